@@ -1,0 +1,39 @@
+"""Means with 95% confidence intervals."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import stdtrit
+
+
+class Interval(NamedTuple):
+    """A mean, and half the width of its interval; NaN where one value cannot tell."""
+
+    mean: float
+    half: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} ± {self.half:.3f}"
+
+
+def interval(values: ArrayLike) -> Interval:
+    """Student's 95% interval of a mean.
+
+    Examples
+    --------
+    >>> print(interval([0.90, 0.92, 0.94]))
+    0.920 ± 0.050
+    """
+    mean, half = band(np.asarray(values, float)[:, None])
+    return Interval(float(mean[0]), float(half[0]))
+
+
+def band(curves: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """The same for every column: means and half widths."""
+    values = np.asarray(curves, float)
+    n = len(values)
+    if n == 1:
+        return values[0], np.full(values.shape[1], np.nan)
+    half = stdtrit(n - 1, 0.975) * values.std(axis=0, ddof=1) / np.sqrt(n)
+    return values.mean(axis=0), half
