@@ -1,0 +1,313 @@
+"""`simulate`: a federation and a method in, a `Run` out."""
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedres.algorithms.sgd import Alignment
+from fedres.data.federation import Federation, Rows
+from fedres.data.views import View, no_view
+from fedres.delays import Delay, as_delay
+from fedres.losses import Loss, find_loss
+from fedres.messages import Ledger, model_bytes, upload_bytes
+from fedres.simulation.run import Run
+from fedres.simulation.schedule import Plan, plan
+from fedres.simulation.settings import ClientWeight, Method, Settings
+from fedres.steps import SMALLEST, Adaptive, Step
+from fedres.types import F32, F64, I64
+
+if TYPE_CHECKING:
+    from fedres.simulation import kernels
+
+
+def simulate(
+    federation: Federation,
+    method: Method = "fedres",
+    *,
+    rounds: int | None = None,
+    passes: int = 1,
+    delay: int | Delay = 0,
+    step: Step = Adaptive(0.5),
+    alignment: Alignment = "arrival",
+    loss: str | Loss = "squared",
+    batch: int = 1,
+    radius: float | None = None,
+    client_weight: ClientWeight | None = None,
+    constant: bool = True,
+    residual_bits: int = 32,
+    shuffle: bool = True,
+    seed: int = 0,
+    compiled: bool = True,
+) -> Run:
+    """Run one method on a federation and return what happened.
+
+    Parameters
+    ----------
+    federation
+        Clients and their samples.
+    method
+        ``fedres``; ``independent`` (each client alone, on all features, without delay); or
+        ``central`` (the server alone, on the global features).
+    rounds
+        T: samples that each client sees, going round and round through its rows. If None, every
+        client sees each of its rows `passes` times; the busiest sets the pace, and the rows of
+        the others are spread evenly over each pass.
+    passes
+        Passes over the rows where `rounds` is not given.
+    delay
+        Rounds that messages are late: a `Delay`, or a round trip to be split evenly.
+    step
+        `Adaptive(eta)` or `Sgd(eta)`, for both sides.
+    alignment
+        Which pair of models gradients are taken at: ``arrival``, ``aligned`` or ``asymmetric``.
+    loss
+        ``squared`` or ``logistic`` (labels -1 and 1).
+    batch
+        b: both sides step once in so many samples, on their mean gradient.
+    radius
+        D: every model is projected on the ball of this radius; None for no bound.
+    client_weight
+        lambda_i: a weight a client, in their order or by id; or ``"T/N"``, which weighs all
+        clients alike however many samples they see.
+    constant
+        Whether every model has a feature that is always 1.
+    residual_bits
+        1 to 8, 16 or 32 bits for each residual sent.
+    shuffle
+        Whether each pass goes through a client's rows in a new random order.
+    seed
+        Decides that order and random delays; nothing else is random.
+    compiled
+        False runs the objects of `fedres.algorithms` instead: the same result, slowly.
+
+    Examples
+    --------
+    >>> import fedres
+    >>> federation = fedres.federate("digits", clients=10, seed=0)
+    >>> run = simulate(federation, "fedres", rounds=500, delay=20)
+    >>> run.predictions.shape
+    (10, 500)
+    >>> run.accuracy > simulate(federation, "central", rounds=500, delay=20).accuracy
+    True
+    """
+    settings = Settings(
+        method, rounds, passes, as_delay(delay), step, alignment, find_loss(loss), batch, radius,
+        client_weight, constant, residual_bits, shuffle, seed,
+    )  # fmt: skip
+    settings.check(federation)
+    if compiled:
+        return _simulate(federation, settings)
+    from fedres.simulation.reference import simulate_reference
+
+    return simulate_reference(federation, settings)
+
+
+def sides(federation: Federation, rows: Rows, method: Method) -> tuple[View, View]:
+    """The views that the server and the clients learn on under a method."""
+    clients, n = len(federation.clients), len(rows.y)
+    if method == "central":
+        return rows.x_global, no_view(clients, n)
+    if method == "independent":
+        train, test = federation.all_features
+        joined = train if rows is federation.train else test
+        assert joined is not None
+        return no_view(clients, n), joined
+    return rows.x_global, rows.x_local
+
+
+def _simulate(federation: Federation, settings: Settings) -> Run:
+    # Compiled code takes a moment to load, which the command line should not wait for.
+    from fedres.simulation import kernels
+
+    rule = settings.rule(federation)
+    rows = federation.train
+    clients, batch = len(federation.clients), settings.batch
+    turns, total = settings.turns(federation), settings.total(federation)
+    xg, xl = sides(federation, rows, settings.method)
+    connected = bool(xg.width[0])  # else there is no server and nothing to wait for
+    aligned = settings.alignment == "aligned" and connected
+    times = plan(
+        clients,
+        turns,
+        batch,
+        settings.delay if connected else Delay(),
+        aligned,
+        None if settings.cycle else (rows.counts, settings.passes),
+        settings.seed,
+    )
+    adaptive = settings.step.adaptive
+    low, high = settings.loss.clip if adaptive else (-np.inf, np.inf)
+    rules = kernels.Rules(
+        loss=kernels.SQUARED if settings.loss.name == "squared" else kernels.LOGISTIC,
+        adaptive=adaptive,
+        eta=np.float32(settings.step.eta),
+        radius=np.float32(np.inf if settings.radius is None else settings.radius),
+        aligned_server=settings.alignment != "arrival",
+        client_at_once=not aligned and bool(xl.width.any()),
+        cycle=settings.cycle,
+        total=total,
+        shuffle=settings.shuffle,
+        seed=settings.seed,
+        bits=settings.residual_bits,
+        residual_low=np.float32(rule.residual_span[0]),
+        residual_high=np.float32(rule.residual_span[1]),
+    )
+    # Sgd takes its gradients at a version that must not change under it.
+    history = times.oldest + 1 + (not adaptive)
+    global_ = _models(xg.width[:1], settings.constant, low, high, history)
+    local = _models(xl.width, settings.constant, low, high)
+    depth = times.longest + 1
+    cells = depth * clients * batch
+    flight = kernels.Flight(
+        depth,
+        np.zeros(depth * clients, np.int32),
+        np.zeros(cells, np.int32),
+        *np.zeros((3, cells), np.float32),
+    )
+    record = kernels.Record(
+        np.full((total, clients), np.nan, np.float32),
+        np.zeros(turns),
+        np.zeros(turns),
+        np.zeros(clients),
+        np.zeros(1, np.int64),
+    )
+    weight = settings.weights(federation)
+    order = np.arange(len(rows.y), dtype=np.int32)
+    order -= np.repeat(rows.row_start[:-1], rows.counts).astype(np.int32)
+    due_server = (
+        times.due_server if connected else times.due_server._replace(last=times.due_server.first)
+    )
+    arguments = (
+        xg,
+        xl,
+        rows.y,
+        rows.row_start,
+        order,
+        kernels.Cursor(*np.zeros((2, clients), np.int64)),
+        times.active,
+        times.due_local,
+        due_server,
+        times.down,
+        times.version,
+        weight,
+        global_,
+        local,
+        flight,
+        np.zeros(int(max(xg.width[0], xl.width.max())) + 1, np.float32),
+        record,
+    )
+    began = perf_counter()
+    if batch == 1:
+        slot = kernels.play_samples(rules, *arguments)
+    else:
+        slot = kernels.play_batches(rules, batch, *arguments)
+    seconds = perf_counter() - began
+
+    tested = None
+    if federation.test is not None:
+        tested = np.empty(len(federation.test.y), np.float32)
+        views = sides(federation, federation.test, settings.method)
+        kernels.joint(*views, federation.test.row_start, global_, slot, local, tested)
+    size = int(xg.width[0]) + 1
+    end = slot * size + int(xg.width[0]) + int(global_.constant[0])
+    return finish(
+        federation,
+        settings,
+        record.predictions.T,
+        record.loss_by_round,
+        record.weight_by_round,
+        record.loss_by_client,
+        global_.weights[slot * size : end].copy(),
+        [
+            local.weights[a : a + int(d) + int(c)]
+            for a, d, c in zip(local.start, xl.width, local.constant, strict=True)
+        ],
+        _bytes(federation, settings, xg, xl, times, int(record.features_sent[0])),
+        tested,
+        seconds,
+    )
+
+
+def finish(
+    federation: Federation,
+    settings: Settings,
+    predictions: F32,
+    loss_by_round: F64,
+    weight_by_round: F64,
+    loss_by_client: F64,
+    w_global: F32,
+    w_local: list[F32],
+    ledger: Ledger,
+    test_predictions: F32 | None,
+    seconds: float,
+) -> Run:
+    """Turn sums of losses into averages."""
+    seen = settings.rounds or settings.passes * federation.train.counts
+    with np.errstate(invalid="ignore"):  # rounds in which all clients rest have no loss
+        return Run(
+            federation,
+            settings,
+            predictions,
+            float(loss_by_round.sum() / weight_by_round.sum()),
+            loss_by_round / weight_by_round,
+            loss_by_client / seen,
+            w_global,
+            w_local,
+            ledger.up,
+            ledger.down,
+            test_predictions,
+            seconds,
+        )
+
+
+def _models(
+    width: I64, constant: bool, low: float, high: float, copies: int = 1
+) -> "kernels.Models":
+    """Models at zero; `copies` of each for versions, which share their sums of squares."""
+    from fedres.simulation.kernels import Models
+
+    size = width + 1
+    start = np.concatenate([[0], np.cumsum(size)[:-1]]).astype(np.int64)
+    count = len(width) * copies
+    return Models(
+        np.zeros(int(size.sum()) * copies, np.float32),
+        np.full(int(size.sum()), SMALLEST, np.float32),
+        start,
+        ((width > 0) & constant).astype(np.float32),
+        np.full(count, low, np.float32),
+        np.full(count, high, np.float32),
+    )
+
+
+def _bytes(
+    federation: Federation, settings: Settings, xg: View, xl: View, times: Plan, features: int
+) -> Ledger:
+    """The size of all messages of the run."""
+    if not xg.width[0]:
+        return Ledger()
+    samples = federation.train.counts
+    if settings.rounds is not None:
+        samples, passes = np.full_like(samples, settings.rounds), 1
+    else:
+        passes = settings.passes
+    full, rest = np.divmod(samples, settings.batch)
+    bits = np.where(xl.width > 0, settings.residual_bits, 0)
+    width = 0 if xg.sparse else int(xg.width[0])
+
+    def size(rows: I64) -> I64:
+        sizes: I64 = upload_bytes(rows, rows * width, bits, xg.sparse)
+        return sizes
+
+    batch = np.full_like(samples, settings.batch)
+    up = passes * int((full * size(batch) + np.where(rest > 0, size(rest), 0)).sum())
+    messages = passes * int((full + (rest > 0)).sum())
+    due = times.due_server
+    used = 0
+    if settings.alignment == "aligned":
+        used = sum(
+            int((due.lag[first:last] <= n).sum())
+            for n, (first, last) in enumerate(zip(due.first, due.last, strict=True))
+        )
+    weights = int(xg.width[0]) + settings.constant
+    return Ledger(up + 8 * features, messages * model_bytes(weights) + 4 * used)

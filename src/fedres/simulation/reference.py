@@ -1,0 +1,146 @@
+"""The objects of `fedres.algorithms` played round by round, with messages that are late.
+
+This is what the compiled loop has to agree with, and what runs an algorithm file that was just
+changed.
+"""
+
+from collections import defaultdict
+from time import perf_counter
+
+import numpy as np
+
+from fedres.algorithms.baselines import Independent
+from fedres.algorithms.sgd import Client, Server
+from fedres.data.federation import Federation
+from fedres.data.views import client_rows
+from fedres.delays import Delay
+from fedres.messages import GlobalModel, Ledger, Upload
+from fedres.simulation.engine import finish, sides
+from fedres.simulation.kernels import shuffle_rows
+from fedres.simulation.run import Run
+from fedres.simulation.schedule import draw_delays, everyone, spread
+from fedres.simulation.settings import Settings
+from fedres.types import F32, I32
+
+
+def simulate_reference(federation: Federation, settings: Settings) -> Run:
+    """Play a run with the reference objects."""
+    rule, weight = settings.rule(federation), settings.weights(federation)
+    clients, rows = len(federation.clients), federation.train
+    turns = settings.turns(federation)
+    xg, xl = sides(federation, rows, settings.method)
+    features = [
+        (client_rows(xg, rows.row_start, i), client_rows(xl, rows.row_start, i))
+        for i in range(clients)
+    ]
+    labels = np.split(rows.y, rows.row_start[1:-1])
+    alone = xg.width[0] == 0
+    learners: list[Independent] | list[Client]
+    if alone:
+        learners = [Independent(rule, int(xl.width[i]), float(weight[i])) for i in range(clients)]
+    else:
+        learners = [
+            Client(rule, int(xg.width[0]), int(xl.width[i]), i, float(weight[i]))
+            for i in range(clients)
+        ]
+    server = Server(rule, int(xg.width[0]), dict(enumerate(map(float, weight))), history=turns)
+
+    delay = Delay() if alone else settings.delay
+    up, down = draw_delays(delay, clients, turns, settings.batch, settings.seed)
+    active = defaultdict(list)
+    sent, who = (
+        everyone(clients, turns)
+        if settings.cycle
+        else spread(rows.counts, settings.passes, settings.batch)
+    )
+    for n, i in zip(sent.tolist(), who.tolist(), strict=True):
+        active[n].append(i)
+    to_server: dict[int, list[Upload]] = defaultdict(list)
+    to_client: dict[int, list[tuple[int, GlobalModel]]] = defaultdict(list)
+    hands = [_Hand(len(labels[i]), i, settings) for i in range(clients)]
+
+    total = settings.total(federation)
+    predictions = np.full((clients, total), np.nan, np.float32)
+    loss_by_round, weight_by_round = np.zeros((2, turns))
+    loss_by_client = np.zeros(clients)
+    ledger = Ledger()
+    began = perf_counter()
+    for n in range(turns + 1):
+        for i, model in sorted(to_client.pop(n, []), key=lambda item: item[1].version):
+            learners[i].refresh(model)  # type: ignore[union-attr]
+        if n == turns:
+            break
+        for i in sorted(active[n]):
+            begin = n * settings.batch
+            k = hands[i].deal(min(settings.batch, total - begin))
+            x, y = (features[i][0][k], features[i][1][k]), labels[i][k]
+            learner = learners[i]
+            if isinstance(learner, Independent):
+                guess = learner.predict(x[1])
+                learner.observe(x[1], y)
+                learner.flush()
+            else:
+                guess = learner.predict(*x)
+                upload = learner.observe(*x, y) or learner.flush()
+                assert upload is not None
+                to_server[n + int(up[i, n])].append(upload)
+                ledger.up += len(upload.pack())
+            predictions[i, begin : begin + len(k)] = guess
+            losses = settings.loss.value(guess, y).sum(dtype=np.float64)
+            loss_by_client[i] += losses
+            loss_by_round[n] += weight[i] * losses
+            weight_by_round[n] += weight[i] * len(k)
+        if alone:
+            continue
+        for upload in sorted(
+            to_server.pop(n, []), key=lambda upload: (upload.client, upload.round)
+        ):
+            server.apply(upload)
+        model = server.publish()
+        for i in range(clients):
+            to_client[n + 1 + int(down[i, n + 1])].append((i, model))
+            if i in active[n]:
+                ledger.down += len(model.pack(i))
+    seconds = perf_counter() - began
+
+    models = [one.model if isinstance(one, Independent) else one.local for one in learners]
+    tested = None
+    if federation.test is not None:
+        test = federation.test
+        views = sides(federation, test, settings.method)
+
+        def joint(i: int) -> F32:
+            x_global, x_local = (client_rows(view, test.row_start, i) for view in views)
+            return server.global_.f(x_global) + models[i].f(x_local)
+
+        tested = np.concatenate([joint(i) for i in range(clients)])
+    return finish(
+        federation, settings, predictions, loss_by_round, weight_by_round, loss_by_client,
+        server.global_.weights, [model.weights for model in models], ledger, tested, seconds,
+    )  # fmt: skip
+
+
+class _Hand:
+    """The rows of one client in the order it sees them."""
+
+    def __init__(self, rows: int, client: int, settings: Settings) -> None:
+        self.order: I32 = np.arange(rows, dtype=np.int32)
+        self.client = client
+        self.settings = settings
+        self.position = self.epoch = 0
+
+    def deal(self, most: int) -> I32:
+        """The next rows; a pass that ends within a batch cuts it short unless rows repeat."""
+        rows = len(self.order)
+        dealt: list[int] = []
+        while len(dealt) < most:
+            if self.position == 0 and self.settings.shuffle:
+                shuffle_rows(self.order, 0, rows, self.settings.seed, self.client, self.epoch)
+            dealt.append(self.order[self.position])
+            self.position += 1
+            if self.position == rows:
+                self.position = 0
+                self.epoch += 1
+                if not self.settings.cycle:
+                    break
+        return np.array(dealt, np.int32)

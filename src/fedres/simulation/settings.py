@@ -1,0 +1,122 @@
+"""What a run is asked to do, checked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedres.algorithms.sgd import ALIGNMENTS, Alignment, Rule
+from fedres.data.federation import Federation
+from fedres.delays import Delay, per_client
+from fedres.losses import Loss
+from fedres.messages import check_bits
+from fedres.steps import Step
+from fedres.types import F32
+
+Method = Literal["independent", "central", "fedres"]
+METHODS: tuple[Method, ...] = get_args(Method)
+
+ClientWeight = Literal["T/N"] | Sequence[float] | NDArray[np.floating] | Mapping[Any, float]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The arguments of `simulate`; see there for what each means."""
+
+    method: Method
+    rounds: int | None
+    passes: int
+    delay: Delay
+    step: Step
+    alignment: Alignment
+    loss: Loss
+    batch: int
+    radius: float | None
+    client_weight: ClientWeight | None
+    constant: bool
+    residual_bits: int
+    shuffle: bool
+    seed: int
+
+    def __post_init__(self) -> None:
+        _choose("method", self.method, METHODS)
+        _choose("alignment", self.alignment, ALIGNMENTS)
+        for name in ("rounds", "passes", "batch"):
+            count = getattr(self, name)
+            if count is not None and count < 1:
+                raise ValueError(f"{name} must be at least 1, not {count}")
+        if self.radius is not None and not 0 < self.radius < np.inf:
+            raise ValueError(f"radius must be a positive number or None, not {self.radius}")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed must be a number from 0 to 2^63 - 1, not {self.seed}")
+        check_bits(self.residual_bits)
+
+    @property
+    def cycle(self) -> bool:
+        """Whether clients go round and round through their rows until all rounds are played."""
+        return self.rounds is not None
+
+    def total(self, federation: Federation) -> int:
+        """Rounds of one sample: those asked for, or as many as the busiest client needs."""
+        if self.rounds is not None:
+            return self.rounds
+        return self.turns(federation) * self.batch
+
+    def turns(self, federation: Federation) -> int:
+        """Rounds of `batch` samples."""
+        if self.rounds is not None:
+            return -(-self.rounds // self.batch)
+        return self.passes * int(-(-federation.train.counts.max() // self.batch))
+
+    def weights(self, federation: Federation) -> F32:
+        """lambda_i."""
+        clients = len(federation.clients)
+        given = self.client_weight
+        if given is None or (isinstance(given, str) and given == "T/N" and self.cycle):
+            return np.ones(clients, np.float32)
+        if isinstance(given, str):
+            _choose("client_weight", given, ("T/N",))
+            seen = self.passes * federation.train.counts
+            return (self.total(federation) / seen).astype(np.float32)
+        if isinstance(given, Mapping):
+            if unknown := [client for client in given if client not in federation.clients]:
+                raise ValueError(f"client_weight names client {unknown[0]!r}, who is not there")
+            given = [given.get(client, 1.0) for client in federation.clients]
+        weights = np.asarray(given, np.float32)
+        if weights.shape != (clients,):
+            raise ValueError(f"client_weight has {weights.size} weights for {clients} clients")
+        if not (np.isfinite(weights) & (weights >= 0)).all():
+            raise ValueError(f"client weights must be numbers from 0 up, not {weights.min()}")
+        return weights
+
+    def rule(self, federation: Federation) -> Rule:
+        """What clients and server agree on."""
+        y = federation.train.y
+        span = self.loss.residuals or (min(float(y.min()), 0.0), max(float(y.max()), 0.0))
+        if span[0] == span[1]:
+            span = (-1.0, 1.0)
+        return Rule(
+            self.step,
+            self.loss,
+            self.alignment,
+            self.batch,
+            self.radius,
+            self.constant,
+            self.residual_bits,
+            span,
+        )
+
+    def check(self, federation: Federation) -> None:
+        """Refuse a federation that these settings cannot run on."""
+        self.loss.check(federation.train.y)
+        if (idle := np.flatnonzero(federation.train.counts == 0)).size:
+            raise ValueError(f"client {federation.clients[idle[0]]!r} has no training rows")
+        for lag in (self.delay.up, self.delay.down):
+            per_client(lag, len(federation.clients))
+
+
+def _choose(name: str, value: str, valid: Sequence[str]) -> None:
+    if value not in valid:
+        raise ValueError(f"unknown {name} {value!r}: choose one of {', '.join(valid)}")
