@@ -1,0 +1,33 @@
+"""The command line. Heavy libraries are imported by the command that needs them."""
+
+import sys
+
+import typer
+
+from fedres.cli.compare import compare
+
+app = typer.Typer(
+    help="Federated Residual Learning: private local models + one shared global model.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(compare)
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+    if version:
+        from fedres import __version__
+
+        print(__version__)
+
+
+def main() -> None:
+    """Run a command; a mistake of the user's is one sentence and exit code 2."""
+    try:
+        app()
+    except (ValueError, OSError) as error:
+        print(f"fedres: {error}", file=sys.stderr)
+        sys.exit(2)

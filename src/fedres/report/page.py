@@ -1,0 +1,44 @@
+"""The HTML report: one file that opens offline."""
+
+import platform
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from fedres.intervals import interval
+from fedres.report.plots import accuracy_plot, bytes_plot, clients_plot, loss_plot, to_svg
+from fedres.report.words import NAMES, size
+from fedres.simulation.compare import Comparison
+
+
+def write_comparison(result: Comparison, path: Path) -> None:
+    """Write a comparison as a page."""
+    rows = [
+        {
+            "method": NAMES[method],
+            "accuracy": interval(outcome.accuracy),
+            "loss": interval(outcome.loss),
+            "up": size(outcome.bytes_up),
+            "down": size(outcome.bytes_down),
+            "seconds": f"{outcome.seconds:.3f}",
+        }
+        for method, outcome in result.outcomes.items()
+    ]
+    plots = [accuracy_plot(result), loss_plot(result), clients_plot(result), bytes_plot(result)]
+    template = files("fedres.report").joinpath("comparison.html").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    page = environment.from_string(template).render(
+        result=result,
+        rows=rows,
+        figures=[Markup(to_svg(plot)) for plot in plots],
+        versions={
+            "fedres": version("fedres"),
+            "numba": version("numba"),
+            "numpy": version("numpy"),
+            "Python": platform.python_version(),
+        },
+    )
+    path.write_text(page, encoding="utf-8")

@@ -1,0 +1,104 @@
+"""Plots as figures; the page turns them into SVG."""
+
+import io
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedres.intervals import band, interval
+from fedres.report.words import COLOURS, NAMES
+from fedres.simulation.compare import Comparison
+
+STYLE: dict[Any, Any] = {
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "font.size": 9.5,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "svg.hashsalt": "fedres",
+}
+
+
+def accuracy_plot(result: Comparison) -> Figure:
+    """Test accuracy of each method: mean, interval, and every seed."""
+    figure, axes = _axes()
+    for at, (method, outcome) in enumerate(result.outcomes.items()):
+        mean, half = interval(outcome.accuracy)
+        spread = np.linspace(-0.14, 0.14, len(outcome.accuracy))
+        axes.scatter(at + spread, outcome.accuracy, s=9, alpha=0.35, color=COLOURS[method], lw=0)
+        axes.errorbar(at, mean, half, fmt="o", capsize=6, lw=2, color=COLOURS[method])
+        axes.annotate(f"{mean:.3f}", (at, mean), (14, -3), textcoords="offset points")
+    axes.set_xticks(range(len(result.outcomes)), [NAMES[method] for method in result.outcomes])
+    axes.set_xlim(-0.5, len(result.outcomes) - 0.4)
+    axes.set_ylabel("test accuracy (share of rows)")
+    axes.set_title("Test accuracy: mean with 95% interval, a dot a seed")
+    return figure
+
+
+def loss_plot(result: Comparison) -> Figure:
+    """Average progressive loss over rounds."""
+    figure, axes = _axes()
+    for method, outcome in result.outcomes.items():
+        mean, half = band(outcome.curves)
+        rounds = np.arange(1, len(mean) + 1)
+        axes.plot(rounds, mean, color=COLOURS[method], label=NAMES[method], lw=1.8)
+        axes.fill_between(rounds, mean - half, mean + half, color=COLOURS[method], alpha=0.2, lw=0)
+    axes.set_xscale("log")
+    axes.set_xlabel("round (samples seen by each client)")
+    axes.set_ylabel("average squared loss so far")
+    axes.set_title("Progressive loss, with 95% bands over seeds")
+    axes.legend()
+    return figure
+
+
+def clients_plot(result: Comparison) -> Figure:
+    """For how many clients FedRes pays, and by how much."""
+    figure, axes = _axes()
+    fedres = result.outcomes["fedres"].accuracy_per_client
+    alone = result.outcomes["independent"].accuracy_per_client
+    gains = 100 * (fedres - alone).ravel()
+    edge = 2 * np.ceil(max(2.0, float(np.abs(gains).max())) / 2) + 1
+    axes.hist(gains, bins=np.arange(-edge, edge + 1, 2).tolist(), color=COLOURS["fedres"])
+    axes.axvline(0, color="black", lw=0.8)
+    better, worse = (gains > 0).mean(), (gains < 0).mean()
+    axes.set_xlabel("test accuracy of FedRes less Independent (points)")
+    axes.set_ylabel("clients, all seeds")
+    axes.set_title(f"{better:.0%} of clients gain over Independent, {worse:.0%} lose")
+    return figure
+
+
+def bytes_plot(result: Comparison) -> Figure:
+    """What each method sends."""
+    figure, axes = _axes()
+    at = np.arange(len(result.outcomes))
+    for offset, label, side in ((-0.2, "up", "bytes_up"), (0.2, "down", "bytes_down")):
+        sent = [getattr(outcome, side) / 1e6 for outcome in result.outcomes.values()]
+        colours = [COLOURS[method] for method in result.outcomes]
+        bars = axes.bar(
+            at + offset, sent, 0.38, color=colours, alpha=0.9 if side[6] == "u" else 0.5
+        )
+        axes.bar_label(bars, [label if amount else "" for amount in sent], padding=2)
+    axes.set_xticks(at, [NAMES[method] for method in result.outcomes])
+    axes.set_ylabel("megabytes in one run")
+    axes.set_title("Sent to the server (up) and to all clients (down)")
+    return figure
+
+
+def to_svg(figure: Figure) -> str:
+    """The figure as an SVG element."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _axes() -> tuple[Figure, Axes]:
+    mpl.rcParams.update(STYLE)
+    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+    return figure, figure.subplots()

@@ -1,0 +1,40 @@
+"""Results as a table in the terminal."""
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from fedres.intervals import interval
+from fedres.report.words import NAMES, size
+from fedres.simulation.compare import Comparison
+
+
+def print_comparison(result: Comparison) -> None:
+    """Print a comparison and its verdict."""
+    table = Table(
+        title=f"{result.data}: {result.clients} clients, {result.rounds} rounds, round-trip delay "
+        f"{result.delay}, {result.seeds} seeds",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("method")
+    for column in ("accuracy", "loss", "sent up", "sent down", "seconds"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for method, outcome in result.outcomes.items():
+        table.add_row(
+            NAMES[method],
+            str(interval(outcome.accuracy)),
+            str(interval(outcome.loss)),
+            size(outcome.bytes_up),
+            size(outcome.bytes_down),
+            f"{outcome.seconds:.3f}",
+        )
+    console = Console()
+    console.print(table)
+    console.print(result.verdict(), highlight=False)
+    console.print(
+        "Test accuracy and progressive loss with 95% intervals over seeds; bytes of one run, "
+        "seconds of all.",
+        style="dim",
+        highlight=False,
+    )
