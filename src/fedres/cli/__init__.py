@@ -5,6 +5,7 @@ import sys
 import typer
 
 from fedres.cli.compare import compare
+from fedres.cli.data import data
 
 app = typer.Typer(
     help="Federated Residual Learning: private local models + one shared global model.",
@@ -14,6 +15,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(compare)
+app.add_typer(data, name="data")
 
 
 @app.callback(invoke_without_command=True)

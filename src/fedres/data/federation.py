@@ -104,7 +104,7 @@ class Federation:
             test_labels, test_ids = _labels(test[2]), np.asarray(test[3])
             if (unknown := ~np.isin(test_ids, clients)).any():
                 raise ValueError(
-                    f"client {test_ids[unknown][0]!r} has test rows but no training rows"
+                    f"client {test_ids[unknown].tolist()[0]!r} has test rows but no training rows"
                 )
             tested = _rows(test[0], test[1], test_labels, test_ids, clients)
             _check_widths(train, tested)

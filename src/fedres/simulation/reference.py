@@ -99,8 +99,9 @@ def simulate_reference(federation: Federation, settings: Settings) -> Run:
         model = server.publish()
         for i in range(clients):
             to_client[n + 1 + int(down[i, n + 1])].append((i, model))
-            if i in active[n]:
-                ledger.down += len(model.pack(i))
+            # A client that rests fetches nothing; what was used of its uploads it hears later.
+            used = 4 * len(model.used.get(i, ()))
+            ledger.down += len(model.pack(i)) if i in active[n] else used
     seconds = perf_counter() - began
 
     models = [one.model if isinstance(one, Independent) else one.local for one in learners]

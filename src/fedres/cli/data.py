@@ -1,0 +1,141 @@
+"""`fedres data`: which data sets are here, and how to get the others."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from fedres.data.sets import Known
+
+data = typer.Typer(help="List and download data sets.", no_args_is_help=True)
+
+
+@data.command("list")
+def list_() -> None:
+    """List the data sets that are known by name, and whether they are here."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from fedres.data.files import data_folder
+    from fedres.data.sets import SETS
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in ("set", "here", "rows train / test", "features", "classes", "from"):
+        number = column not in ("set", "here", "from")
+        table.add_column(column, justify="right" if number else "left", no_wrap=True)
+    for known in SETS.values():
+        rows = [f"{count:,}" for count in known.rows]
+        table.add_row(
+            known.name,
+            _here(known),
+            " / ".join([*rows, "-"][:2]),
+            str(known.features),
+            str(known.classes),
+            known.origin,
+        )
+    console = Console()
+    console.print(table)
+    folder = data_folder()
+    if folder is None:
+        looked = "FEDRES_DATA is not set: set it to a folder of data sets to have them found there."
+    else:
+        looked = f"Looked in {folder} (FEDRES_DATA{'' if folder.is_dir() else ': no such folder'})."
+    console.print(looked, highlight=False, soft_wrap=True)
+
+
+@data.command()
+def get(
+    names: Annotated[list[str], typer.Argument(help="Data sets by name, as `list` shows them.")],
+) -> None:
+    """Download data sets from the LIBSVM site.
+
+    Example: fedres data get letter pendigits
+    """
+    from fedres.data.sets import SETS
+
+    for name in names:
+        if name not in SETS:
+            raise ValueError(f"unknown data set {name!r}: choose one of {', '.join(SETS)}")
+    for name in names:
+        _get(SETS[name])
+
+
+def _here(known: "Known") -> str:
+    from fedres.data.files import find
+    from fedres.data.sets import SETS
+
+    if known.name == "digits" or find(known):
+        return "yes"
+    return "sample" if known.sample and find(SETS[known.sample]) else "no"
+
+
+def _get(known: "Known") -> None:
+    from fedres.data.dataset import where_to_put, load
+
+    if _here(known) == "yes":
+        print(f"{known.name} is already here.")
+        return
+    if not known.downloads:
+        raise ValueError(f"{known.name} is not on the LIBSVM site: {where_to_put(known)}")
+    files = [_download(known, file, sha) for file, sha in known.downloads.items()]
+    try:
+        # Reading it now proves it whole, and the first run need not wait for the parser.
+        found = load(known.name)
+    except ValueError:
+        for file in files:
+            file.unlink()
+        raise
+    print(f"{known.name}: {len(found.y):,} training rows in {files[0].parent}")
+
+
+class Bar:
+    """A progress bar as pooch drives one."""
+
+    total = 0
+
+    def __init__(self, progress: "Progress") -> None:
+        self.progress = progress
+        self.task = progress.add_task("", total=None)
+
+    def update(self, size: int) -> None:
+        """Note that many more bytes."""
+        self.progress.update(self.task, total=self.total, advance=size)
+
+    def reset(self) -> None:
+        """Begin again: pooch does, to end with the exact size."""
+        self.progress.update(self.task, completed=0)
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+
+
+def _download(known: "Known", file: str, known_hash: str | None) -> Path:
+    import pooch
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from fedres.data import sets
+    from fedres.data.dataset import where_to_put
+    from fedres.data.files import downloads_folder
+
+    address = sets.LIBSVM + file
+    pooch.get_logger().setLevel("WARNING")
+    columns = TextColumn(file), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    with Progress(*columns, transient=True) as progress:
+        fetch = pooch.HTTPDownloader(progressbar=Bar(progress), chunk_size=2**16)
+        try:
+            return Path(pooch.retrieve(address, known_hash, file, downloads_folder(), None, fetch))
+        except (OSError, ValueError) as error:
+            reason = _reason(error)
+    raise ValueError(f"cannot download {address} ({reason}): {where_to_put(known)}")
+
+
+def _reason(error: Exception) -> str:
+    """Why a download failed, in few words: what `requests` says fills a screen."""
+    response = getattr(error, "response", None)
+    if response is not None:
+        return f"{response.status_code} {response.reason}"
+    return type(error).__name__ if hasattr(error, "request") else str(error)

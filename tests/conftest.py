@@ -1,0 +1,43 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+import fedres
+
+settings.register_profile("fedres", deadline=None, max_examples=60, derandomize=True)
+settings.load_profile("fedres")
+
+SHARED = Path(__file__).parents[2] / "shared" / "datasets"
+if SHARED.is_dir():
+    os.environ.setdefault("FEDRES_DATA", str(SHARED))
+
+
+def random_federation(
+    seed=0, clients=3, rows=12, width_global=3, width_local=2, labels="numbers", sparse=False
+):
+    """Generic data: no error is ever exactly zero, where an adaptive step would tip over."""
+    from scipy.sparse import csr_array
+
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(max(1, rows // 2), rows + 1, clients)
+    owner = np.repeat(np.arange(clients), counts)
+
+    def rows_of(owner):
+        n = len(owner)
+        x = [rng.normal(size=(n, w)).astype(np.float32) for w in (width_global, width_local)]
+        if sparse:
+            x = [csr_array(np.where(rng.random(one.shape) < 0.5, one, 0)) for one in x]
+        y = rng.normal(size=n)
+        return (*x, np.sign(y) if labels == "signs" else y, owner)
+
+    return fedres.Federation.from_arrays(
+        *rows_of(owner), test=rows_of(rng.permutation(owner)), name="random"
+    )
+
+
+@pytest.fixture(scope="session")
+def digits():
+    return fedres.federate("digits", clients=10, seed=0)

@@ -1,0 +1,70 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def fedres_command(*arguments):
+    return subprocess.run(
+        [sys.executable, "-c", "from fedres.cli import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=None,
+    )
+
+
+def test_compare_prints_a_table_and_writes_a_report(tmp_path):
+    page = tmp_path / "report.html"
+    done = fedres_command("compare", "--seeds", "3", "--rounds", "60", "--report", str(page))
+    assert done.returncode == 0, done.stderr
+    assert "Independent" in done.stdout
+    assert "FedRes" in done.stdout
+    html = page.read_text()
+    assert html.count("<svg") == 4
+    assert "http://" not in html.replace("http://www.w3.org", "").replace(
+        "http://purl.org", ""
+    ).replace("http://creativecommons.org", "")  # names in SVG, nothing that is fetched
+
+
+def test_compare_as_json():
+    done = fedres_command("compare", "--seeds", "2", "--rounds", "30", "--delay", "4", "--json")
+    found = json.loads(done.stdout)
+    assert set(found["methods"]) == {"independent", "central", "fedres"}
+    assert 0 <= found["methods"]["fedres"]["accuracy"] <= 1
+    assert len(found["methods"]["fedres"]["accuracy_per_seed"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--clients", "0"], "clients must be at least 1, not 0"),
+        (["--clients", "1000"], "clients are possible"),
+        (["--delay", "-1"], "delay must not be negative"),
+        (["--alignment", "left"], "choose one of aligned, asymmetric, arrival"),
+        (["--data", "nothing"], "nothing"),
+        (["--seeds", "2", "--rounds", "5", "--report", "/no/such/folder/page.html"], "/no/such"),
+        (["--jobs", "0"], "cores must be at least 1"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_exit_code_2(arguments, message):
+    done = fedres_command("compare", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_start_up_imports_nothing_heavy():
+    code = (
+        "import sys, fedres.cli, fedres; heavy = {'numba', 'numpy', 'scipy', 'matplotlib', "
+        "'pandas', 'sklearn', 'flwr', 'ray', 'torch', 'river', 'vowpalwabbit'}; "
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_help_has_an_example_and_version_prints():
+    assert "Example: fedres compare" in fedres_command("compare", "--help").stdout
+    assert fedres_command("--version").stdout.strip()[0].isdigit()

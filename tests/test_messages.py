@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from fedres.messages import (
+    RESIDUAL_BITS,
+    GlobalModel,
+    Upload,
+    model_bytes,
+    quantise,
+    upload_bytes,
+)
+
+bits = st.sampled_from(RESIDUAL_BITS)
+
+
+def upload(rows=3, width=4, bits=32, sparse=False, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, width)).astype(np.float32)
+    if sparse:
+        x = csr_array(np.where(rng.random(x.shape) < 0.5, x, 0).astype(np.float32))
+    residual = quantise(rng.normal(size=rows).astype(np.float32), bits, (-1.0, 1.0))
+    return Upload(5, 6, 7, x, residual, rng.normal(size=rows).astype(np.float32), bits)
+
+
+@given(st.integers(1, 20), st.integers(0, 9), bits, st.booleans(), st.integers(0, 999))
+def test_uploads_survive_the_wire(rows, width, bits, sparse, seed):
+    sent = upload(rows, width, bits, sparse, seed)
+    data = sent.pack()
+    features = sent.x_global.nnz if sparse else rows * width
+    assert len(data) == upload_bytes(rows, features, bits, sparse)
+    got = Upload.unpack(data, width)
+    assert (got.client, got.round, got.version, got.bits) == (5, 6, 7, bits)
+    np.testing.assert_array_equal(got.residual, sent.residual)
+    np.testing.assert_array_equal(got.y, sent.y)
+    difference = got.x_global - sent.x_global
+    assert abs(difference).sum() == 0
+
+
+@given(bits, st.floats(-3, 3, width=32))
+def test_a_residual_is_off_by_half_a_cell_at_most(bits, residual):
+    near = quantise(np.array([residual], np.float32), bits, (-1.0, 1.0))[0]
+    inside = np.clip(residual, -1, 1) if bits < 32 else residual
+    assert abs(near - inside) <= 1 / 2**bits + 1e-6
+
+
+def test_models_survive_the_wire():
+    model = GlobalModel(9, np.float32([1, 2, 3]), -1.0, 1.0, {4: (7, 8), 5: (1,)})
+    data = model.pack(4)
+    assert len(data) == model_bytes(3, 2)
+    got = GlobalModel.unpack(data, 4)
+    assert (got.version, got.low, got.high, got.used) == (9, -1.0, 1.0, {4: (7, 8)})
+    np.testing.assert_array_equal(got.weights, model.weights)
+
+
+@given(st.integers(0, 10_000))
+def test_a_cut_or_foreign_message_is_refused(cut):
+    data = upload(sparse=cut % 2 == 1).pack()
+    with pytest.raises(ValueError, match="cut short|at least|bytes"):
+        Upload.unpack(data[: cut % len(data)], 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: b"\x07" + d[1:], "schema version 7, this fedres reads 1"),
+        (lambda d: d + b"\0", "1 bytes too many"),
+        (lambda d: d[:1] + b"\x0b" + d[2:], "11-bit residuals"),
+        (lambda d: d[:16] + np.float32(np.nan).tobytes() + d[20:], "label that is not finite"),
+    ],
+)
+def test_broken_uploads_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        Upload.unpack(change(upload().pack()), 4)
+
+
+def test_a_wrong_width_is_refused():
+    with pytest.raises(ValueError, match="disagree on the number of features"):
+        Upload.unpack(upload(width=4).pack(), 3)
+    with pytest.raises(ValueError, match="the model only 1"):
+        Upload.unpack(upload(width=4, sparse=True).pack(), 1)
+
+
+def test_broken_models_are_refused():
+    data = GlobalModel(9, np.float32([1, np.inf]), -1.0, 1.0).pack(0)
+    with pytest.raises(ValueError, match="weight that is not finite"):
+        GlobalModel.unpack(data, 0)
+    with pytest.raises(ValueError, match="broken or cut short"):
+        GlobalModel.unpack(data[:10], 0)
+    with pytest.raises(ValueError, match="schema version"):
+        GlobalModel.unpack(b"\x09" + data[1:], 0)

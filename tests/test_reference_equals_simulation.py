@@ -1,0 +1,103 @@
+"""The compiled loop and the objects of `fedres.algorithms` are one algorithm."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fedres
+from conftest import random_federation
+from fedres.messages import RESIDUAL_BITS
+
+CLOSE = 1e-4
+
+lags = st.one_of(
+    st.integers(0, 4),
+    st.lists(st.integers(0, 4), min_size=3, max_size=3),
+    st.tuples(st.integers(0, 2), st.integers(0, 3)).map(
+        lambda pair: fedres.Uniform(pair[0], pair[0] + pair[1])
+    ),
+)
+options = st.fixed_dictionaries(
+    {
+        "rounds": st.one_of(st.none(), st.integers(1, 30)),
+        "passes": st.integers(1, 2),
+        "delay": st.builds(fedres.Delay, up=lags, down=lags),
+        "step": st.sampled_from([fedres.Sgd(0.02), fedres.Adaptive(0.1)]),
+        "alignment": st.sampled_from(["aligned", "asymmetric", "arrival"]),
+        "loss": st.sampled_from(["squared", "logistic"]),
+        "batch": st.integers(1, 5),
+        "radius": st.sampled_from([None, 0.3]),
+        "client_weight": st.sampled_from([None, "T/N", [0.5, 1.0, 2.0]]),
+        "constant": st.booleans(),
+        "residual_bits": st.sampled_from(RESIDUAL_BITS),
+        "shuffle": st.booleans(),
+        "seed": st.integers(0, 1000),
+    }
+)
+
+
+@given(
+    method=st.sampled_from(["independent", "central", "fedres"]),
+    options=options,
+    widths=st.tuples(st.integers(0, 3), st.integers(0, 3)).filter(any),
+    sparse=st.booleans(),
+)
+def test_reference_equals_simulation(method, options, widths, sparse):
+    if method == "central" and widths[0] == 0:
+        widths = (1, widths[1])
+    federation = random_federation(
+        options["seed"],
+        width_global=widths[0],
+        width_local=widths[1],
+        labels="signs" if options["loss"] == "logistic" else "numbers",
+        sparse=sparse,
+    )
+    fast = fedres.simulate(federation, method, **options)
+    plain = fedres.simulate(federation, method, **options, compiled=False)
+    close = {"rtol": 0, "atol": CLOSE}
+    np.testing.assert_allclose(fast.predictions, plain.predictions, **close)
+    np.testing.assert_allclose(fast.w_global, plain.w_global, **close)
+    for mine, theirs in zip(fast.w_local, plain.w_local, strict=True):
+        np.testing.assert_allclose(mine, theirs, **close)
+    np.testing.assert_allclose(fast.test_predictions, plain.test_predictions, **close)
+    np.testing.assert_allclose(fast.loss_by_round, plain.loss_by_round, **close)
+    np.testing.assert_allclose(fast.loss_by_client, plain.loss_by_client, **close)
+    assert (fast.bytes_up, fast.bytes_down) == (plain.bytes_up, plain.bytes_down)
+
+
+def test_clients_may_differ_in_width_and_kind():
+    rng = np.random.default_rng(0)
+    client = np.repeat(["ann", "bob", "cyd"], [5, 7, 3])
+    local = {
+        "ann": rng.normal(size=(5, 1)),
+        "bob": rng.normal(size=(7, 4)),
+        "cyd": np.empty((3, 0)),
+    }
+    federation = fedres.Federation.from_arrays(
+        rng.normal(size=(15, 2)), local, rng.normal(size=15), client
+    )
+    for method in ("independent", "fedres"):
+        fast = fedres.simulate(federation, method, rounds=30, residual_bits=4)
+        plain = fedres.simulate(federation, method, rounds=30, residual_bits=4, compiled=False)
+        np.testing.assert_allclose(fast.predictions, plain.predictions, atol=CLOSE)
+        assert fast.bytes_up == plain.bytes_up
+    assert [len(w) for w in fast.w_local] == [2, 5, 0]
+
+
+def test_csr_equals_dense():
+    sparse = random_federation(3, clients=4, rows=20, width_global=8, width_local=6, sparse=True)
+    from fedres.data.views import whole
+
+    train = sparse.train
+    owner = np.repeat(np.arange(4), train.counts)
+    dense = fedres.Federation.from_arrays(
+        whole(train.x_global).toarray(), whole(train.x_local).toarray(), train.y, owner
+    )
+    for method in ("independent", "central", "fedres"):
+        for batch in (1, 3):
+            for step in (fedres.Sgd(0.01), fedres.Adaptive(0.1)):
+                runs = [
+                    fedres.simulate(one, method, rounds=40, batch=batch, step=step, delay=3)
+                    for one in (sparse, dense)
+                ]
+                np.testing.assert_allclose(*(run.predictions for run in runs), atol=CLOSE)
