@@ -4,10 +4,11 @@ Run with `make bench`. The workloads are frozen: change them and the numbers mea
 """
 
 import os
-import resource
 import subprocess
 import sys
 import tempfile
+import tracemalloc
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -66,7 +67,7 @@ def fedres_rate(federation):
     return CLIENTS * ROUNDS / min(run().seconds for _ in range(10))
 
 
-def vw_rate(federation, rounds=20):
+def vw_rate(federation):
     """Two learns a client-round, examples parsed beforehand."""
     from vowpalwabbit import Workspace
 
@@ -87,7 +88,7 @@ def vw_rate(federation, rounds=20):
             (parsed(server, train.x_global, i, k), parsed(locals_[i], train.x_local, i, k))
             for i in range(CLIENTS)
         ]
-        for k in range(rounds)
+        for k in range(ROWS)
     ]
 
     def learn():
@@ -96,7 +97,7 @@ def vw_rate(federation, rounds=20):
                 vw.learn(own)
                 server.learn(shared)
 
-    return CLIENTS * rounds / best(learn, 3)
+    return CLIENTS * ROWS / best(learn, 3)
 
 
 @njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"})
@@ -175,11 +176,12 @@ def against_peers():
 def grow(clients):
     """One pass over 60 rows of 16 features a client; prints seconds, bytes and bytes of data."""
     fedres.simulate(dense_federation(16, 2), "fedres")
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     federation = dense_federation(16, clients)
     run = fedres.simulate(federation, "fedres")
-    peak = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     train = federation.train
+    tracemalloc.start()  # numpy tells it of every array
+    fedres.simulate(dense_federation(16, clients), "fedres")
+    peak = tracemalloc.get_traced_memory()[1]
     data = train.x_global.values.nbytes + train.x_local.values.nbytes + train.y.nbytes
     print(run.seconds, peak, data)
 
@@ -205,9 +207,13 @@ def against_size():
             f"{1e6 * seconds / clients:.2f}",
             f"{peak / clients / 1e3:.2f}",
             f"{data / clients / 1e3:.2f}",
-            f"{peak / data:.2f}" if clients >= 10_000 else "(too small to tell)",
+            f"{peak / data:.2f}",
         )
     console.print(table)
+
+
+def start(command, env=None):
+    subprocess.run(command, capture_output=True, check=True, env=env)
 
 
 def against_the_clock():
@@ -217,24 +223,13 @@ def against_the_clock():
     fedres_help = [sys.executable, "-c", "from fedres.cli import main; main()", "--help"]
     nothing = [sys.executable, "-c", "pass"]
     for name, command in (("python -c pass", nothing), ("fedres --help", fedres_help)):
-        seconds = best(
-            lambda command=command: subprocess.run(command, capture_output=True, check=True)
-        )
-        table.add_row(name, f"{seconds:.2f}")
+        table.add_row(name, f"{best(partial(start, command)):.2f}")
     first = "import fedres; fedres.simulate(fedres.federate('digits'), rounds=2)"
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"NUMBA_CACHE_DIR": folder}
-        for name in (
-            "first run ever: compile",
-            "first run of a later process: from the disk cache",
-        ):
-            seconds = best(
-                lambda env=environment: subprocess.run(
-                    [sys.executable, "-c", first], env=env, check=True
-                ),
-                1,
-            )
-            table.add_row(name, f"{seconds:.2f}")
+        for name in ("first run ever: compile", "first run of a later process: disk cache"):
+            call = partial(start, [sys.executable, "-c", first], env=environment)
+            table.add_row(name, f"{best(call, 1):.2f}")
     console.print(table)
 
 

@@ -44,7 +44,7 @@ def list_() -> None:
         looked = "FEDRES_DATA is not set: set it to a folder of data sets to have them found there."
     else:
         looked = f"Looked in {folder} (FEDRES_DATA{'' if folder.is_dir() else ': no such folder'})."
-    console.print(looked, highlight=False, soft_wrap=True)
+    console.print(looked, highlight=False, markup=False, soft_wrap=True)
 
 
 @data.command()
@@ -74,14 +74,14 @@ def _here(known: "Known") -> str:
 
 
 def _get(known: "Known") -> None:
-    from fedres.data.dataset import where_to_put, load
+    from fedres.data.dataset import load, where_to_put
 
     if _here(known) == "yes":
         print(f"{known.name} is already here.")
         return
     if not known.downloads:
         raise ValueError(f"{known.name} is not on the LIBSVM site: {where_to_put(known)}")
-    files = [_download(known, file, sha) for file, sha in known.downloads.items()]
+    files = [_download(known, *file) for file in known.downloads.items()]
     try:
         # Reading it now proves it whole, and the first run need not wait for the parser.
         found = load(known.name)

@@ -23,11 +23,7 @@ from fedres.types import F32, I64
 if TYPE_CHECKING:
     import pandas as pd
 
-OPENERS: dict[str, Callable[[Path], Any]] = {
-    ".gz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-}
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 TABLES = (".csv", ".parquet")
 LABELS = ("label", "class", "target", "y")
 LARGEST = 16 * 2**30
@@ -107,14 +103,16 @@ def _read(path: Path, _modified: int, _size: int, shape: tuple[int, int] | None)
 def _kind(path: Path) -> str:
     """`.csv`, `.parquet`, or `.svm` for all other names: LIBSVM's own have many endings."""
     suffix = Path(path.stem).suffix if path.suffix in OPENERS else path.suffix
-    return suffix if suffix in TABLES else ".svm"
+    return suffix.lower() if suffix.lower() in TABLES else ".svm"
 
 
 def _recall(entry: Path) -> tuple[F32, I64] | None:
-    if not entry.exists():
-        return None
     # Whatever is wrong with an entry (zip sums tell), it can be made again.
-    with suppress(Exception), np.load(entry, allow_pickle=False) as arrays:
+    with (
+        suppress(Exception),
+        entry.open("rb") as file,
+        np.load(file, allow_pickle=False) as arrays,
+    ):
         x, y = arrays["x"], arrays["y"]
         if (x.dtype, y.dtype, x.ndim, y.shape) == (np.float32, np.int64, 2, x.shape[:1]):
             return x, y
@@ -139,16 +137,13 @@ def _keep(entry: Path, x: F32, y: I64) -> None:
 
 def _parse(path: Path, kind: str) -> tuple[F32, I64]:
     parse = _parse_svmlight if kind == ".svm" else _parse_table
-    stream: IO[bytes]
-    with OPENERS.get(path.suffix, lambda path: path.open("rb"))(path) as stream:
-        x, y = parse(path, stream, kind)
-    if x.size == 0:
-        raise ValueError(f"{path} holds no rows of features")
-    return np.ascontiguousarray(x), y
+    opener = OPENERS.get(path.suffix, open)
+    with opener(path, "rb") as stream:
+        return parse(path, stream, kind)
 
 
-def _damaged(path: Path, error: BaseException) -> ValueError:
-    reason = str(error).strip().rstrip(".") or type(error).__name__
+def _damaged(path: Path, why: Exception | str) -> ValueError:
+    reason = str(why).strip().rstrip(".") or type(why).__name__
     return ValueError(f"{path} is cut short or damaged: {reason}")
 
 
@@ -159,14 +154,16 @@ def _parse_svmlight(path: Path, stream: IO[bytes], _kind: str) -> tuple[F32, I64
         # "auto" counts from 1 as LIBSVM does, unless the index 0 occurs.
         x, y = load_svmlight_file(stream, dtype=np.float32, zero_based="auto")
     except DAMAGE as error:
-        raise _damaged(path, error) from None
+        raise ValueError(f"{_damaged(path, error)} (read as svmlight text)") from None
+    if x.nnz == 0:
+        raise _damaged(path, "it holds no rows of features")
     if 4 * x.shape[0] * x.shape[1] > LARGEST:
         raise ValueError(f"{path} has {x.shape[1]} features, too many to hold as a dense table")
     if not np.isfinite(x.data).all():
         row = np.searchsorted(x.indptr, np.flatnonzero(~np.isfinite(x.data))[0], side="right")
-        raise _damaged(path, ValueError(f"row {row} has a feature that is not finite"))
-    labels = np.where(np.isfinite(y), y, 0.5)
-    if (wrong := np.flatnonzero(labels != np.rint(labels))).size:
+        raise _damaged(path, f"row {row} has a feature that is not finite")
+    is_class = (np.abs(y) < 2**53) & (y == np.rint(y))
+    if (wrong := np.flatnonzero(~is_class)).size:
         raise ValueError(f"{path}: label {y[wrong[0]]} in row {wrong[0] + 1} is not a class number")
     return x.toarray(), y.astype(np.int64)
 
@@ -178,6 +175,8 @@ def _parse_table(path: Path, stream: IO[bytes], kind: str) -> tuple[F32, I64]:
         frame = _read_csv(stream) if kind == ".csv" else pd.read_parquet(io.BytesIO(stream.read()))
     except DAMAGE as error:
         raise _damaged(path, error) from None
+    if len(frame) == 0 or len(frame.columns) < 2:
+        raise _damaged(path, "it holds no rows of features")
     names = [str(name).lower() for name in frame.columns]
     label = next((names.index(name) for name in LABELS if name in names), len(names) - 1)
     features = frame.iloc[:, [i for i in range(len(names)) if i != label]]
@@ -190,14 +189,12 @@ def _parse_table(path: Path, stream: IO[bytes], kind: str) -> tuple[F32, I64]:
         x = features.to_numpy(np.float32, na_value=np.nan)
     if not np.isfinite(x).all():
         row, column = np.argwhere(~np.isfinite(x))[0]
-        raise ValueError(
-            f"{path} is cut short or damaged: {x[row, column]} in row {row + 1}, column "
-            f"{features.columns[column]!r}: remove or fill such values"
-        )
+        where = f"row {row + 1}, column {features.columns[column]!r}"
+        raise _damaged(path, f"{x[row, column]} in {where} (remove or fill such values)")
     y, _ = pd.factorize(frame.iloc[:, label], sort=True)
     if (missing := np.flatnonzero(y < 0)).size:
-        raise ValueError(f"{path} is cut short or damaged: row {missing[0] + 1} has no label")
-    return x, y.astype(np.int64)
+        raise _damaged(path, f"row {missing[0] + 1} has no label")
+    return np.ascontiguousarray(x), y.astype(np.int64)
 
 
 def _read_csv(stream: IO[bytes]) -> "pd.DataFrame":

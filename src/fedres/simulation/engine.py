@@ -163,7 +163,7 @@ def _simulate(federation: Federation, settings: Settings) -> Run:
         depth,
         np.zeros(depth * clients, np.int32),
         np.zeros(cells, np.int32),
-        *np.zeros((3, cells), np.float32),
+        *np.zeros((4, cells), np.float32),
     )
     record = kernels.Record(
         np.full((total, clients), np.nan, np.float32),

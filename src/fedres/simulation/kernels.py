@@ -76,6 +76,7 @@ class Flight(NamedTuple):
     depth: int
     count: I32
     row: I32
+    label: F32
     seen: F32  # the global model's part of the prediction
     sent: F32  # the residual as the server gets it
     slope: F32
@@ -355,6 +356,7 @@ def _step_local(
 def _draw(
     rules: Rules,
     batch: int,
+    y: F32,
     row_start: I64,
     order: I32,
     cursor: Cursor,
@@ -377,7 +379,9 @@ def _draw(
         for c in range(U(slot * batch), U(slot * batch + _samples(flight, slot, batch))):
             if position == 0 and rules.shuffle:
                 shuffle_rows(order, begin, begin + rows, rules.seed, i, cursor.epoch[i])
-            flight.row[c] = order[U(begin + position)]
+            k = order[U(begin + position)]
+            flight.row[c] = k
+            flight.label[c] = y[U(begin + k)]
             position += 1
             if position == rows:
                 position = 0
@@ -391,7 +395,6 @@ def _predict(
     batch: int,
     xg: View,
     xl: View,
-    y: F32,
     row_start: I64,
     who: I32,
     first: int,
@@ -428,7 +431,7 @@ def _predict(
         for q in range(_samples(flight, slot, batch)):
             c = U(slot * batch + q)
             k = np.int64(flight.row[c])
-            label = y[U(begin + k)]
+            label = flight.label[c]
             seen = dot(xg, row_start, i, k, global_.weights, held * size, gc)
             residual = dot(xl, row_start, i, k, local.weights, at, lc)
             flight.seen[c] = seen
@@ -455,7 +458,6 @@ def _learn(
     rules: Rules,
     batch: int,
     xl: View,
-    y: F32,
     row_start: I64,
     who: I32,
     first: int,
@@ -470,16 +472,14 @@ def _learn(
     for e in range(first, last):
         i = np.int64(who[U(e)])
         slot = base + i
-        begin = row_start[U(i)]
         begun, done = U(slot * batch), U(slot * batch + _samples(flight, slot, batch))
         low, high = local.low[U(i)], local.high[U(i)]
         for c in range(begun, done):
-            label = y[U(begin + flight.row[c])]
-            low, high = min(low, label), max(high, label)
+            low, high = min(low, flight.label[c]), max(high, flight.label[c])
         local.low[U(i)], local.high[U(i)] = low, high
         for c in range(begun, done):
-            label = y[U(begin + flight.row[c])]
-            flight.slope[c] = _slope(rules.loss, min(max(flight.slope[c], low), high), label)
+            prediction = min(max(flight.slope[c], low), high)
+            flight.slope[c] = _slope(rules.loss, prediction, flight.label[c])
         if rules.client_at_once:
             _step_local(rules, batch, xl, row_start, i, slot, flight, weight, local, sums)
 
@@ -489,7 +489,6 @@ def _serve(
     rules: Rules,
     batch: int,
     xg: View,
-    y: F32,
     row_start: I64,
     due: Schedule,
     n: int,
@@ -520,10 +519,8 @@ def _serve(
             slot = _back(now, lag, flight.depth) * clients + i
             m = _samples(flight, slot, batch)
             first = slot * batch
-            begin = row_start[U(i)]
             for c in range(U(first), U(first + m)):
-                label = y[U(begin + flight.row[c])]
-                low, high = min(low, label), max(high, label)
+                low, high = min(low, flight.label[c]), max(high, flight.label[c])
             for c in range(U(first), U(first + m)):
                 k = np.int64(flight.row[c])
                 seen = flight.seen[c]
@@ -531,7 +528,7 @@ def _serve(
                     seen = dot(xg, row_start, i, k, w, base, gc)
                 prediction = min(max(seen + flight.sent[c], low), high)
                 # `seen` has been read: its place now holds the slope
-                flight.seen[c] = _slope(rules.loss, prediction, y[U(begin + k)])
+                flight.seen[c] = _slope(rules.loss, prediction, flight.label[c])
             _move(
                 rules, xg, row_start, i, flight.row, flight.seen, first, m, weight[U(i)],
                 w, at, global_.squares, 0, gc, sums,
@@ -583,17 +580,18 @@ def _play(
         for first in range(active.first[n], active.last[n], BLOCK):
             last = min(first + BLOCK, active.last[n])
             _draw(
-                rules, batch, row_start, order, cursor, active.who, first, last, most, base, flight
-            )
+                rules, batch, y, row_start, order, cursor, active.who,
+                first, last, most, base, flight,
+            )  # fmt: skip
             _predict(
-                rules, batch, xg, xl, y, row_start, active.who, first, last, n, base,
+                rules, batch, xg, xl, row_start, active.who, first, last, n, base,
                 down, version, weight, global_, local, flight, record,
             )  # fmt: skip
             _learn(
-                rules, batch, xl, y, row_start, active.who, first, last, base,
+                rules, batch, xl, row_start, active.who, first, last, base,
                 weight, local, flight, sums,
             )  # fmt: skip
-        _serve(rules, batch, xg, y, row_start, due_server, n, weight, global_, flight, sums)
+        _serve(rules, batch, xg, row_start, due_server, n, weight, global_, flight, sums)
     return rounds % global_.low.shape[0]
 
 
@@ -654,6 +652,30 @@ def play_batches(
         xg, xl, y, row_start, order, cursor, active, due_local, due_server, down, version,
         weight, global_, local, flight, sums, record,
     )  # fmt: skip
+
+
+@_compile
+def number_columns(
+    view: View, row_start: I64, width: I64, stamp: I32, number: I32, indices: I32, columns: I32
+) -> None:
+    """Number each client's columns anew, 0, 1, ... as they come: models need only those.
+
+    `stamp` (all -1) and `number` are scratch as wide as the view. On return `width` holds how
+    many columns each client has, `columns` which, client after client.
+    """
+    total = 0
+    for i in range(row_start.shape[0] - 1):
+        count = 0
+        for e in range(view.indptr[row_start[i]], view.indptr[row_start[i + 1]]):
+            j = view.indices[e]
+            if stamp[j] != i:
+                stamp[j] = i
+                number[j] = count
+                columns[total + count] = j
+                count += 1
+            indices[e] = number[j]
+        width[i] = count
+        total += count
 
 
 @_compile
