@@ -128,20 +128,20 @@ def bare(xg, xl, y, order, wg, gg, wl, gl, rounds, eta):
             wg[d] -= eta * slope / np.sqrt(gg[d])
 
 
-def bare_rate(federation):
-    train, d = federation.train, federation.width_global
-    xg, xl = (view.values.reshape(CLIENTS, ROWS, d) for view in (train.x_global, train.x_local))
+def bare_rate(federation, rounds=ROUNDS):
+    train, d, clients = federation.train, federation.width_global, len(federation.clients)
+    xg, xl = (view.values.reshape(clients, ROWS, d) for view in (train.x_global, train.x_local))
     rng = np.random.default_rng(0)
-    order = np.array([rng.permutation(ROWS) for _ in range(CLIENTS)])
-    y = train.y.reshape(CLIENTS, ROWS)
+    order = rng.permuted(np.tile(np.arange(ROWS, dtype=np.int32), (clients, 1)), axis=1)
+    y = train.y.reshape(clients, ROWS)
 
     def call():
-        wg, wl = np.zeros(d + 1, np.float32), np.zeros((CLIENTS, d + 1), np.float32)
+        wg, wl = np.zeros(d + 1, np.float32), np.zeros((clients, d + 1), np.float32)
         gg, gl = np.full_like(wg, 1e-38), np.full_like(wl, 1e-38)
-        bare(xg, xl, y, order, wg, gg, wl, gl, ROUNDS, np.float32(0.5))
+        bare(xg, xl, y, order, wg, gg, wl, gl, rounds, np.float32(0.5))
 
     call()
-    return CLIENTS * ROUNDS / best(call, 10)
+    return clients * rounds / best(call, 5)
 
 
 def against_peers():
@@ -174,16 +174,17 @@ def against_peers():
 
 
 def grow(clients):
-    """One pass over 60 rows of 16 features a client; prints seconds, bytes and bytes of data."""
+    """One pass over 60 rows of 16 features a client, ours and bare, and bytes, all and data."""
     fedres.simulate(dense_federation(16, 2), "fedres")
     federation = dense_federation(16, clients)
-    run = fedres.simulate(federation, "fedres")
+    seconds = min(fedres.simulate(federation, "fedres").seconds for _ in range(3))
+    limit = clients * ROWS / bare_rate(federation, ROWS)
     train = federation.train
     tracemalloc.start()  # numpy tells it of every array
     fedres.simulate(dense_federation(16, clients), "fedres")
     peak = tracemalloc.get_traced_memory()[1]
     data = train.x_global.values.nbytes + train.x_local.values.nbytes + train.y.nbytes
-    print(run.seconds, peak, data)
+    print(seconds, limit, peak, data)
 
 
 def against_size():
@@ -192,7 +193,15 @@ def against_size():
         box=box.SIMPLE_HEAD,
         title_justify="left",
     )
-    for column in ("clients", "us a client", "peak kB a client", "data kB a client", "peak / data"):
+    columns = (
+        "clients",
+        "us a client",
+        "bare us",
+        "bare / ours",
+        "peak kB a client",
+        "peak / data",
+    )
+    for column in columns:
         table.add_column(column, justify="right")
     for clients in (100, 1_000, 10_000, 100_000):
         done = subprocess.run(
@@ -201,12 +210,13 @@ def against_size():
             text=True,
             check=True,
         )
-        seconds, peak, data = map(float, done.stdout.split())
+        seconds, limit, peak, data = map(float, done.stdout.split())
         table.add_row(
             f"{clients:,}",
             f"{1e6 * seconds / clients:.2f}",
+            f"{1e6 * limit / clients:.2f}",
+            f"{limit / seconds:.2f}",
             f"{peak / clients / 1e3:.2f}",
-            f"{data / clients / 1e3:.2f}",
             f"{peak / data:.2f}",
         )
     console.print(table)

@@ -117,7 +117,8 @@ def as_matrix(x: Any, name: str, rows: int) -> Matrix:
         values = matrix.data
     else:
         try:
-            matrix = values = np.ascontiguousarray(x, dtype=np.float32)
+            # read-only arrays are another type to the compiler, and would be compiled for anew
+            matrix = values = np.require(x, np.float32, ["C", "W"])
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name} must be a table of numbers: {error}") from None
         if matrix.ndim != 2:

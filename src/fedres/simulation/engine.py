@@ -1,5 +1,6 @@
 """`simulate`: a federation and a method in, a `Run` out."""
 
+from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,11 @@ from fedres.data.views import View, no_view
 from fedres.delays import Delay, as_delay
 from fedres.losses import Loss, find_loss
 from fedres.messages import Ledger, model_bytes, upload_bytes
-from fedres.simulation.run import Run
+from fedres.simulation.run import LocalWeights, Run
 from fedres.simulation.schedule import Plan, plan
 from fedres.simulation.settings import ClientWeight, Method, Settings
 from fedres.steps import SMALLEST, Adaptive, Step
-from fedres.types import F32, F64, I64
+from fedres.types import F32, F64, I32, I64
 
 if TYPE_CHECKING:
     from fedres.simulation import kernels
@@ -125,6 +126,10 @@ def _simulate(federation: Federation, settings: Settings) -> Run:
     clients, batch = len(federation.clients), settings.batch
     turns, total = settings.turns(federation), settings.total(federation)
     xg, xl = sides(federation, rows, settings.method)
+    full_width = xl.width
+    columns = None
+    if xl.sparse:
+        xl, columns = _own_columns(xl, rows.row_start)
     connected = bool(xg.width[0])  # else there is no server and nothing to wait for
     aligned = settings.alignment == "aligned" and connected
     times = plan(
@@ -207,8 +212,10 @@ def _simulate(federation: Federation, settings: Settings) -> Run:
     tested = None
     if federation.test is not None:
         tested = np.empty(len(federation.test.y), np.float32)
-        views = sides(federation, federation.test, settings.method)
-        kernels.joint(*views, federation.test.row_start, global_, slot, local, tested)
+        xg_test, xl_test = sides(federation, federation.test, settings.method)
+        if columns is not None:
+            xl_test = _known_columns(xl_test, federation.test.row_start, columns, xl.width)
+        kernels.joint(xg_test, xl_test, federation.test.row_start, global_, slot, local, tested)
     size = int(xg.width[0]) + 1
     end = slot * size + int(xg.width[0]) + int(global_.constant[0])
     return finish(
@@ -219,10 +226,7 @@ def _simulate(federation: Federation, settings: Settings) -> Run:
         record.weight_by_round,
         record.loss_by_client,
         global_.weights[slot * size : end].copy(),
-        [
-            local.weights[a : a + int(d) + int(c)]
-            for a, d, c in zip(local.start, xl.width, local.constant, strict=True)
-        ],
+        LocalWeights(local.weights, local.start, full_width, local.constant, columns, xl.width),
         _bytes(federation, settings, xg, xl, times, int(record.features_sent[0])),
         tested,
         seconds,
@@ -237,7 +241,7 @@ def finish(
     weight_by_round: F64,
     loss_by_client: F64,
     w_global: F32,
-    w_local: list[F32],
+    w_local: Sequence[F32],
     ledger: Ledger,
     test_predictions: F32 | None,
     seconds: float,
@@ -277,6 +281,40 @@ def _models(
         ((width > 0) & constant).astype(np.float32),
         np.full(count, low, np.float32),
         np.full(count, high, np.float32),
+    )
+
+
+def _own_columns(view: View, row_start: I64) -> tuple[View, I32]:
+    """The view with each client's columns numbered anew, and which they are.
+
+    So a client's model is as large as what it has seen, not as wide as the view: smaller, and
+    close together in memory.
+    """
+    from fedres.simulation.kernels import number_columns
+
+    width = np.zeros_like(view.width)
+    indices, columns = np.empty_like(view.indices), np.empty_like(view.indices)
+    stamp = np.full(int(view.width.max()), -1, np.int32)
+    number_columns(view, row_start, width, stamp, np.empty_like(stamp), indices, columns)
+    return view._replace(indices=indices, width=width), columns[: int(width.sum())].copy()
+
+
+def _known_columns(view: View, row_start: I64, columns: I32, width: I64) -> View:
+    """The view numbered as `columns` are, without entries that the client has no weight for."""
+    wide = int(view.width.max()) + 1
+    client = np.arange(len(width))
+    entries = np.diff(view.indptr[row_start])
+    wanted = np.repeat(client, entries) * wide + view.indices
+    known = np.repeat(client, width) * wide + columns
+    order = np.argsort(known)
+    place = np.append(order, -1)[np.searchsorted(known, wanted, sorter=order)]
+    found = np.append(known, -1)[place] == wanted
+    first = np.repeat(np.concatenate([[0], np.cumsum(width)[:-1]]), entries)
+    return view._replace(
+        values=view.values[found],
+        indices=(place - first)[found].astype(np.int32),
+        indptr=np.concatenate([[0], np.cumsum(found)])[view.indptr],
+        width=width,
     )
 
 

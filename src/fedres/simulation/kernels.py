@@ -506,8 +506,9 @@ def _serve(
     now = n % flight.depth
     old, new = n % history, (n + 1) % history
     if new != old:
-        for j in range(size):
-            w[new * size + j] = w[old * size + j]
+        to, of = U(new * size), U(old * size)
+        for j in range(U(size)):
+            w[to + j] = w[of + j]
     low, high = global_.low[old], global_.high[old]
     # Sgd sums gradients taken at G_n; Adaptive goes example by example.
     at = new * size

@@ -1,13 +1,55 @@
 """The result of a run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from fedres.data.federation import Federation
 from fedres.simulation.settings import Settings
-from fedres.types import F32, F64
+from fedres.types import F32, F64, I32, I64
+
+
+class LocalWeights(Sequence[F32]):
+    """The local models of a run, unpacked when one is asked for.
+
+    Parameters
+    ----------
+    weights, start
+        All weights end to end, and where each client's begin.
+    width, constant
+        Features a client, and 1 where a constant's weight follows them.
+    columns, stored
+        Where sparse features were numbered anew: which columns the weights belong to, and how
+        many each client has. All other weights are zero.
+    """
+
+    def __init__(
+        self, weights: F32, start: I64, width: I64, constant: F32, columns: I32 | None, stored: I64
+    ) -> None:
+        self._weights, self._start, self._width = weights, start, width
+        self._constant, self._columns = constant, columns
+        self._stored, self._first = stored, np.concatenate([[0], np.cumsum(stored)])
+
+    def __len__(self) -> int:
+        return len(self._start)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"there are {len(self)} clients, and no client {i}")
+        i = i % len(self)
+        a, n, constant = self._start[i], self._stored[i], int(self._constant[i])
+        if self._columns is None:
+            return self._weights[a : a + n + constant]
+        weights = np.zeros(int(self._width[i]) + constant, np.float32)
+        weights[self._columns[self._first[i] : self._first[i + 1]]] = self._weights[a : a + n]
+        if constant:
+            weights[-1] = self._weights[a + n]
+        return weights
 
 
 @dataclass(frozen=True)
@@ -42,7 +84,7 @@ class Run:
     loss_by_round: F64 = field(repr=False)
     loss_by_client: F64 = field(repr=False)
     w_global: F32 = field(repr=False)
-    w_local: list[F32] = field(repr=False)
+    w_local: Sequence[F32] = field(repr=False)
     bytes_up: int
     bytes_down: int
     test_predictions: F32 | None = field(repr=False)
