@@ -1,27 +1,32 @@
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALLED := .venv/installed
+CORE := .venv/core
+DEV := .venv/dev
 
 .PHONY: demo test bench lint clean
 
-demo: $(INSTALLED)  ## set everything up, compare the three methods on built-in data
+demo: $(CORE)  ## set everything up, compare the three methods on built-in data
 	$(BIN)/fedres compare --report report.html
 
-test: $(INSTALLED)  ## set everything up; lint, types, import directions, tests, doctests
+test: $(DEV)  ## set everything up; lint, types, import directions, tests, doctests
 	$(MAKE) lint
 	$(BIN)/pytest -n 2
 
-lint: $(INSTALLED)
+lint: $(DEV)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(INSTALLED)  ## speed, as ratios to peers run in the same process
+bench: $(DEV)  ## speed, as ratios to peers run in the same process
 	$(BIN)/python benchmarks/speed.py
 
-$(INSTALLED): pyproject.toml
+$(CORE): pyproject.toml
 	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(DEV): $(CORE)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 

@@ -1,6 +1,7 @@
 """Multiclass data sets, by name or by path."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
 
@@ -33,6 +34,16 @@ class Dataset:
     x_test: F32 | None = None
     y_test: I64 | None = None
     note: str = ""
+
+    @cached_property
+    def rows_by_class(self) -> tuple[dict[int, I64], dict[int, I64]]:
+        """Which training rows and which test rows each class of the training rows has."""
+        classes = np.unique(self.y).tolist()
+        tests = np.empty(0, np.int64) if self.y_test is None else self.y_test
+        train, test = (
+            {c: np.flatnonzero(labels == c) for c in classes} for labels in (self.y, tests)
+        )
+        return train, test
 
 
 def load(name: str | PathLike[str]) -> Dataset:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedres.data.dataset import Dataset, load
 from fedres.data.federation import Federation, Rows
-from fedres.data.views import matrix_view
+from fedres.data.views import bad_value, matrix_view
 from fedres.types import F32, I64
 
 REDRAWS = 100
@@ -65,12 +65,12 @@ def federate(
         raise ValueError(f"need 1 <= fewest <= samples, not fewest={fewest}, samples={samples}")
     if local not in ("rest", "all"):
         raise ValueError(f"local must be 'rest' or 'all', not {local!r}")
-    if not np.isfinite(dataset.x).all():
-        raise ValueError(f"{dataset.name} has features that are not finite: remove such rows")
     rng = np.random.default_rng(seed)
-    train, test = _held_out(dataset, rng)
-    y = dataset.y[train]
-    classes = np.unique(y)
+    own_test = dataset.y_test is not None
+    rows, test_rows = dataset.rows_by_class
+    classes = np.array(list(rows))
+    # Without test rows of its own a set keeps a third of each class for testing.
+    sizes = np.array([len(rows[c]) if own_test else len(rows[c]) - len(rows[c]) // 3 for c in rows])
     if len(classes) < 4:
         raise ValueError(
             f"{dataset.name} has {len(classes)} classes: at least 4 are needed to merge 30% of "
@@ -79,37 +79,44 @@ def federate(
 
     possible = 0
     for redraws in range(REDRAWS):  # noqa: B007
-        merged = rng.choice(classes, int(0.3 * len(classes)), replace=False)
-        shared = rng.permutation(train[np.isin(y, merged)])
-        others = [rng.permutation(train[y == c]) for c in classes if c not in merged]
-        n = _bucket_size(len(shared), [len(rows) for rows in others], clients, samples)
+        merged = np.sort(rng.choice(len(classes), int(0.3 * len(classes)), replace=False))
+        others = np.delete(np.arange(len(classes)), merged)
+        shared = int(sizes[merged].sum())
+        n = _bucket_size(shared, sizes[others], clients, samples)
         if n >= fewest:
             break
-        possible = max(
-            possible, min(len(shared) // fewest, sum(len(rows) // fewest for rows in others))
-        )
+        possible = max(possible, min(shared // fewest, int((sizes[others] // fewest).sum())))
     else:
         raise ValueError(
             f"{dataset.name} cannot supply {clients} clients with {fewest} samples a class: "
             f"at most {possible} clients are possible; ask for fewer or lower `fewest`"
         )
 
-    buckets = np.concatenate([rows[: len(rows) // n * n].reshape(-1, n) for rows in others])
-    dealt = buckets[rng.permutation(len(buckets))[:clients]]
-    rows = np.hstack([shared[: clients * n].reshape(clients, n), dealt])
-    labels = np.tile(np.repeat(np.array([1, -1], np.float32), n), clients)
-    tasks = dataset.y[dealt[:, 0]]
+    def deal(group: I64, buckets: int) -> tuple[I64, I64]:
+        """Rows for so many buckets from these classes, and other rows of theirs to test on."""
+        pool = np.concatenate([rows[c] for c in classes[group]])
+        if own_test:
+            tests = np.concatenate([test_rows[c] for c in classes[group]])
+            return rng.choice(pool, buckets * n, replace=False), tests
+        # A test row more than can ever be asked for need not be drawn.
+        spare = min(len(pool) - int(sizes[group].sum()), 10 * test_samples)
+        drawn = rng.choice(pool, buckets * n + spare, replace=False)
+        return drawn[: buckets * n], drawn[buckets * n :]
 
-    x_test = dataset.x if dataset.x_test is None else dataset.x_test
-    y_test = (dataset.y if dataset.y_test is None else dataset.y_test)[test]
-    test_shared = test[np.isin(y_test, merged)]
-    test_rows, test_labels = [], []
-    for task in tasks:
-        own = test[y_test == task]
-        m = min(len(test_shared), len(own), test_samples)
-        test_rows.append(
-            np.concatenate([rng.choice(pool, m, replace=False) for pool in (test_shared, own)])
-        )
+    common, test_common = deal(merged, clients)
+    taken = rng.multivariate_hypergeometric(sizes[others] // n, clients)
+    decks = {int(c): deal(np.array([c]), int(k)) for c, k in zip(others, taken, strict=True) if k}
+    tasks = rng.permutation(np.repeat(others, taken))
+    next_bucket = dict.fromkeys(decks, 0)
+    picked, labels, test_picked, test_labels = [], [], [], []
+    for i, task in enumerate(tasks.tolist()):
+        bucket, tests = decks[task]
+        k = next_bucket[task]
+        next_bucket[task] += 1
+        picked.append(np.concatenate([common[i * n : (i + 1) * n], bucket[k * n : (k + 1) * n]]))
+        labels.append(np.repeat(np.array([1, -1], np.float32), n))
+        m = min(len(test_common), len(tests), test_samples)
+        test_picked += [rng.choice(pool, m, replace=False) for pool in (test_common, tests)]
         test_labels.append(np.repeat(np.array([1, -1], np.float32), m))
 
     width = dataset.x.shape[1]
@@ -117,35 +124,35 @@ def federate(
     is_global = np.sort(columns[: width // 2])
     is_local = np.sort(columns[width // 2 :]) if local == "rest" else np.arange(width)
 
-    def gather(x: F32, rows: list[I64], labels: F32) -> Rows:
-        row_start = np.concatenate([[0], np.cumsum([len(part) for part in rows])]).astype(np.int64)
-        picked = x[np.concatenate(rows)]
-        x_global, x_local = (np.take(picked, side, axis=1) for side in (is_global, is_local))
-        return Rows(
-            matrix_view(x_global, row_start), matrix_view(x_local, row_start), labels, row_start
+    def gather(x: F32, picked: list[I64], labels: list[F32]) -> Rows:
+        row_start = np.concatenate([[0], np.cumsum([len(part) for part in labels])])
+        chosen = x[np.concatenate(picked)]
+        if not np.isfinite(chosen).all():
+            raise ValueError(f"{dataset.name} has {bad_value(chosen)}: remove such rows")
+        x_global, x_local = (
+            matrix_view(np.take(chosen, side, axis=1), row_start) for side in (is_global, is_local)
         )
+        return Rows(x_global, x_local, np.concatenate(labels), row_start)
 
+    x_test = dataset.x if dataset.x_test is None else dataset.x_test
     return Federation(
         tuple(range(clients)),
-        gather(dataset.x, list(rows), labels),
-        gather(x_test, test_rows, np.concatenate(test_labels)),
+        gather(dataset.x, picked, labels),
+        gather(x_test, test_picked, test_labels),
         np.flatnonzero(~np.isin(is_local, is_global)) if local == "all" else None,
         dataset.name,
-        {"merged": merged.tolist(), "tasks": tasks.tolist(), "samples": n, "redraws": redraws},
+        {
+            "merged": classes[merged].tolist(),
+            "tasks": classes[tasks].tolist(),
+            "samples": n,
+            "redraws": redraws,
+        },
     )
 
 
-def _held_out(dataset: Dataset, rng: np.random.Generator) -> tuple[I64, I64]:
-    """Which rows train and which test: the data set's own split, or a random third to test."""
-    if dataset.y_test is not None:
-        return np.arange(len(dataset.y)), np.arange(len(dataset.y_test))
-    rows = rng.permutation(len(dataset.y))
-    return rows[len(rows) // 3 :], rows[: len(rows) // 3]
-
-
-def _bucket_size(shared: int, others: list[int], clients: int, samples: int) -> int:
+def _bucket_size(shared: int, others: I64, clients: int, samples: int) -> int:
     """N: the most samples, up to N0, of which every client can have that many of each class."""
     n = min(samples, shared // clients)
-    while n > 0 and sum(rows // n for rows in others) < clients:
+    while n > 0 and (others // n).sum() < clients:
         n -= 1
     return n

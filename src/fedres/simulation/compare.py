@@ -11,7 +11,7 @@ from fedres.data.dataset import Dataset, load
 from fedres.data.split import federate
 from fedres.intervals import Interval, interval
 from fedres.simulation.engine import simulate
-from fedres.simulation.parallel import run_all
+from fedres.simulation.parallel import run_all, working
 from fedres.simulation.run import Run
 from fedres.simulation.settings import METHODS, Method
 from fedres.types import F64
@@ -132,7 +132,8 @@ def compare(
             for method in METHODS
         }
 
-    one(0)  # loads the compiled code, which is not to be timed
+    with working("loading compiled code (the first time, compiling it)", progress):
+        one(0)  # not to be timed
     bar = f"comparing on {dataset.name}" if progress else None
     runs = run_all([partial(one, seed) for seed in range(seeds)], cores, bar)
     return Comparison(

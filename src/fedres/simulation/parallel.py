@@ -1,7 +1,8 @@
 """Many runs at once on the cores of this machine."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from joblib import Parallel, delayed
@@ -43,3 +44,15 @@ def run_all(
         console = Console(stderr=True)
         done = track(done, progress, total=len(calls), console=console, transient=True)
     return list(done)
+
+
+@contextmanager
+def working(message: str, shown: bool = True) -> Iterator[None]:
+    """Show that something is going on while the block runs."""
+    if not shown:
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(message):
+        yield
