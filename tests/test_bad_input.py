@@ -58,6 +58,7 @@ def test_test_rows():
         ({"seed": -1}, "seed must be a number from 0"),
         ({"residual_bits": 9}, "1 to 8, 16 or 32, not 9"),
         ({"delay": -1}, "must not be negative"),
+        ({"local_step": fedres.Sgd(1.0)}, "must be of one kind"),
         ({"client_weight": [1.0]}, "1 weights for 3 clients"),
         ({"client_weight": [1.0, -1.0, 1.0]}, "numbers from 0 up, not -1"),
         ({"client_weight": {9: 1.0}}, "names client 9, who is not there"),

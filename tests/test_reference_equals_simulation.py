@@ -32,6 +32,7 @@ options = st.fixed_dictionaries(
         "residual_bits": st.sampled_from(RESIDUAL_BITS),
         "shuffle": st.booleans(),
         "seed": st.integers(0, 1000),
+        "local": st.booleans(),
     }
 )
 
@@ -52,6 +53,8 @@ def test_reference_equals_simulation(method, options, widths, sparse):
         labels="signs" if options["loss"] == "logistic" else "numbers",
         sparse=sparse,
     )
+    if options.pop("local"):
+        options["local_step"] = type(options["step"])(0.05)
     fast = fedres.simulate(federation, method, **options)
     plain = fedres.simulate(federation, method, **options, compiled=False)
     close = {"rtol": 0, "atol": CLOSE}

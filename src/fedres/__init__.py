@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fedres.simulation.engine import simulate as simulate
     from fedres.simulation.parallel import run_all as run_all
     from fedres.simulation.run import Run as Run
+    from fedres.simulation.sweep import sweep as sweep
     from fedres.steps import Adaptive as Adaptive
     from fedres.steps import Sgd as Sgd
 
@@ -37,6 +38,7 @@ _HOMES = {
     "load": "data.dataset",
     "run_all": "simulation.parallel",
     "simulate": "simulation.engine",
+    "sweep": "simulation.sweep",
 }
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 

@@ -28,7 +28,7 @@ class Independent:
     def __init__(self, rule: Rule, width: int, weight: float = 1.0) -> None:
         self.rule = rule
         self.weight = weight
-        self.model = rule.model(width)
+        self.model = rule.local_model(width)
         self._batch: list[tuple[Matrix, F32]] = []
 
     def predict(self, x: Matrix) -> F32:

@@ -51,6 +51,8 @@ class Rule:
         Whether every model has a feature that is always 1.
     residual_bits, residual_span
         Bits a residual is sent with, and the range that fewer than 32 bits cover.
+    local_step
+        How local models move (eta_i), where that differs from the global model (eta).
     """
 
     step: Step = field(default_factory=Adaptive)
@@ -61,10 +63,20 @@ class Rule:
     constant: bool = True
     residual_bits: int = 32
     residual_span: tuple[float, float] = (-1.0, 1.0)
+    local_step: Step | None = None
 
-    def model(self, width: int) -> LinearModel:
-        """A model that follows this rule."""
+    @property
+    def step_of_clients(self) -> Step:
+        """How local models move."""
+        return self.local_step or self.step
+
+    def global_model(self, width: int) -> LinearModel:
+        """A global model that follows this rule."""
         return LinearModel(width, self.step, self.loss, self.radius, self.constant)
+
+    def local_model(self, width: int) -> LinearModel:
+        """A local model that follows this rule."""
+        return LinearModel(width, self.step_of_clients, self.loss, self.radius, self.constant)
 
 
 class Client:
@@ -107,8 +119,8 @@ class Client:
         self.client = client
         self.weight = weight
         self.round = 0
-        self.local = rule.model(width_local)
-        empty = rule.model(width_global)
+        self.local = rule.local_model(width_local)
+        empty = rule.global_model(width_global)
         self.global_ = GlobalModel(0, empty.weights, float(empty.low), float(empty.high))
         self._constant = empty.constant
         self._incoming = self.global_
@@ -188,7 +200,7 @@ class Server:
         history: int = 1000,
     ) -> None:
         self.rule = rule
-        self.global_ = rule.model(width)
+        self.global_ = rule.global_model(width)
         self.version = 0
         self._weights = weights or {}
         self._history = history

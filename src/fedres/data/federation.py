@@ -116,6 +116,11 @@ class Federation:
             name,
         )
 
+    @cached_property
+    def label_values(self) -> F32:
+        """The labels that occur in training rows, sorted."""
+        return np.unique(self.train.y)
+
     @property
     def width_global(self) -> int:
         """Number of global features."""

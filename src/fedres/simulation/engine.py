@@ -30,6 +30,7 @@ def simulate(
     passes: int = 1,
     delay: int | Delay = 0,
     step: Step = Adaptive(0.5),
+    local_step: Step | None = None,
     alignment: Alignment = "arrival",
     loss: str | Loss = "squared",
     batch: int = 1,
@@ -60,6 +61,8 @@ def simulate(
         Rounds that messages are late: a `Delay`, or a round trip to be split evenly.
     step
         `Adaptive(eta)` or `Sgd(eta)`, for both sides.
+    local_step
+        The clients' own step (eta_i) where it is not the server's (eta); of the same kind.
     alignment
         Which pair of models gradients are taken at: ``arrival``, ``aligned`` or ``asymmetric``.
     loss
@@ -93,8 +96,8 @@ def simulate(
     True
     """
     settings = Settings(
-        method, rounds, passes, as_delay(delay), step, alignment, find_loss(loss), batch, radius,
-        client_weight, constant, residual_bits, shuffle, seed,
+        method, rounds, passes, as_delay(delay), step, local_step, alignment, find_loss(loss),
+        batch, radius, client_weight, constant, residual_bits, shuffle, seed,
     )  # fmt: skip
     settings.check(federation)
     if compiled:
@@ -147,6 +150,7 @@ def _simulate(federation: Federation, settings: Settings) -> Run:
         loss=kernels.SQUARED if settings.loss.name == "squared" else kernels.LOGISTIC,
         adaptive=adaptive,
         eta=np.float32(settings.step.eta),
+        eta_local=np.float32(rule.step_of_clients.eta),
         radius=np.float32(np.inf if settings.radius is None else settings.radius),
         aligned_server=settings.alignment != "arrival",
         client_at_once=not aligned and bool(xl.width.any()),
@@ -207,8 +211,6 @@ def _simulate(federation: Federation, settings: Settings) -> Run:
         slot = kernels.play_samples(rules, *arguments)
     else:
         slot = kernels.play_batches(rules, batch, *arguments)
-    seconds = perf_counter() - began
-
     tested = None
     if federation.test is not None:
         tested = np.empty(len(federation.test.y), np.float32)
@@ -216,6 +218,7 @@ def _simulate(federation: Federation, settings: Settings) -> Run:
         if columns is not None:
             xl_test = _known_columns(xl_test, federation.test.row_start, columns, xl.width)
         kernels.joint(xg_test, xl_test, federation.test.row_start, global_, slot, local, tested)
+    seconds = perf_counter() - began
     size = int(xg.width[0]) + 1
     end = slot * size + int(xg.width[0]) + int(global_.constant[0])
     return finish(
@@ -340,12 +343,6 @@ def _bytes(
     batch = np.full_like(samples, settings.batch)
     up = passes * int((full * size(batch) + np.where(rest > 0, size(rest), 0)).sum())
     messages = passes * int((full + (rest > 0)).sum())
-    due = times.due_server
-    used = 0
-    if settings.alignment == "aligned":
-        used = sum(
-            int((due.lag[first:last] <= n).sum())
-            for n, (first, last) in enumerate(zip(due.first, due.last, strict=True))
-        )
+    used = times.arrivals if settings.alignment == "aligned" else 0
     weights = int(xg.width[0]) + settings.constant
     return Ledger(up + 8 * features, messages * model_bytes(weights) + 4 * used)

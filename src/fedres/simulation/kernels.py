@@ -58,6 +58,7 @@ class Rules(NamedTuple):
     loss: int
     adaptive: bool
     eta: np.float32
+    eta_local: np.float32
     radius: np.float32
     aligned_server: bool
     client_at_once: bool
@@ -304,6 +305,7 @@ def _move(
     first: int,
     m: int,
     weight: np.float32,
+    eta: np.float32,
     w: F32,
     at: int,
     squares: F32,
@@ -313,18 +315,18 @@ def _move(
 ) -> None:
     """One step on the mean gradient of m rows, without projection."""
     if not rules.adaptive:
-        share = rules.eta * weight / np.float32(m)
+        share = eta * weight / np.float32(m)
         for c in range(U(first), U(first + m)):
             _descend(view, row_start, i, rows[c], share * slopes[c], w, at, constant)
     elif m == 1:
         _adapt_one(
-            view, row_start, i, rows[U(first)], slopes[U(first)], weight, rules.eta,
+            view, row_start, i, rows[U(first)], slopes[U(first)], weight, eta,
             w, at, squares, sq, constant,
         )  # fmt: skip
     else:
         _adapt_many(
             view, row_start, i, rows[first : first + m], slopes[first : first + m], m, weight,
-            rules.eta, w, at, squares, sq, constant, sums,
+            eta, w, at, squares, sq, constant, sums,
         )  # fmt: skip
 
 
@@ -345,8 +347,8 @@ def _step_local(
     at = local.start[U(i)]
     _move(
         rules, xl, row_start, i, flight.row, flight.slope, slot * batch,
-        _samples(flight, slot, batch), weight[U(i)], local.weights, at, local.squares, at,
-        local.constant[U(i)], sums,
+        _samples(flight, slot, batch), weight[U(i)], rules.eta_local, local.weights, at,
+        local.squares, at, local.constant[U(i)], sums,
     )  # fmt: skip
     if rules.radius < np.inf:
         _project(local.weights, at, xl.width[U(i)] + 1, rules.radius)
@@ -532,7 +534,7 @@ def _serve(
                 flight.seen[c] = _slope(rules.loss, prediction, flight.label[c])
             _move(
                 rules, xg, row_start, i, flight.row, flight.seen, first, m, weight[U(i)],
-                w, at, global_.squares, 0, gc, sums,
+                rules.eta, w, at, global_.squares, 0, gc, sums,
             )  # fmt: skip
             if rules.adaptive and rules.radius < np.inf:
                 _project(w, at, size, rules.radius)

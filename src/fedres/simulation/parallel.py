@@ -15,8 +15,6 @@ def run_all(
 ) -> list[T]:
     """Make every call and return the results in order, the same whatever the number of cores.
 
-    The kernels release Python's lock, so threads suffice and nothing is copied.
-
     Parameters
     ----------
     calls
@@ -31,19 +29,35 @@ def run_all(
     >>> run_all([lambda: 1, lambda: 2], cores=2)
     [1, 2]
     """
+    return list(iter_all(calls, cores, progress))
+
+
+def iter_all(
+    calls: Sequence[Callable[[], T]], cores: int | None = None, progress: str | None = None
+) -> Iterator[T]:
+    """The same, one result after the other as soon as it is there.
+
+    The kernels release Python's lock, so threads suffice and nothing is copied.
+    """
     if cores is not None and cores < 1:
         raise ValueError(f"cores must be at least 1, not {cores}")
     jobs = cores or len(os.sched_getaffinity(0))
-    done: Iterable[T] = Parallel(n_jobs=jobs, backend="threading", return_as="generator")(
+    done: Iterator[T] = Parallel(n_jobs=jobs, backend="threading", return_as="generator")(
         delayed(call)() for call in calls
     )
-    if progress is not None:
-        from rich.console import Console
-        from rich.progress import track
+    return with_bar(done, len(calls), progress)
 
-        console = Console(stderr=True)
-        done = track(done, progress, total=len(calls), console=console, transient=True)
-    return list(done)
+
+def with_bar(done: Iterable[T], total: int, progress: str | None) -> Iterator[T]:
+    """Pass results on and show how many there are, and how long the rest will take."""
+    if progress is None or total == 0:
+        yield from done
+        return
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    yield from track(done, progress, total=total, console=console, transient=True)
 
 
 @contextmanager

@@ -74,7 +74,7 @@ class Run:
     test_predictions
         Joint predictions of the final models on the test rows, not clipped.
     seconds
-        Time spent in the rounds.
+        Time spent in the rounds and on the test rows.
     """
 
     federation: Federation
@@ -96,7 +96,7 @@ class Run:
         test = self.federation.test
         if test is None or self.test_predictions is None:
             raise ValueError("the federation has no test rows: give some with test=(...)")
-        values = np.unique(self.federation.train.y)
+        values = self.federation.label_values
         if len(values) > 2:
             raise ValueError(
                 f"accuracy needs two labels, and there are {len(values)}: look at the loss instead"

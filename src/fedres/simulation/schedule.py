@@ -31,6 +31,7 @@ class Plan(NamedTuple):
     version: I32  # for random delays: which it is, (rounds, clients); else empty
     oldest: int  # how old a global model in use may be
     longest: int  # how many rounds a message may be under way or wait for
+    arrivals: int  # how many uploads reach the server before the run ends
 
 
 def plan(
@@ -66,6 +67,7 @@ def plan(
             version,
             int(down.max()),
             int((up + down).max() + 1 if aligned else up.max()),
+            int(np.maximum(rounds - up, 0).sum()),
         )
 
     sent, who = spread(*passes, batch) if passes else everyone(clients, rounds)
@@ -83,6 +85,7 @@ def plan(
         version.ravel(),
         int(down.max()),
         int(up.max() + (down.max() + 1 if aligned else 0)),
+        int((arrives < rounds).sum()),
     )
 
 

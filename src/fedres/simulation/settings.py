@@ -30,6 +30,7 @@ class Settings:
     passes: int
     delay: Delay
     step: Step
+    local_step: Step | None
     alignment: Alignment
     loss: Loss
     batch: int
@@ -41,8 +42,8 @@ class Settings:
     seed: int
 
     def __post_init__(self) -> None:
-        _choose("method", self.method, METHODS)
-        _choose("alignment", self.alignment, ALIGNMENTS)
+        choose("method", self.method, METHODS)
+        choose("alignment", self.alignment, ALIGNMENTS)
         for name in ("rounds", "passes", "batch"):
             count = getattr(self, name)
             if count is not None and count < 1:
@@ -51,6 +52,10 @@ class Settings:
             raise ValueError(f"radius must be a positive number or None, not {self.radius}")
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be a number from 0 to 2^63 - 1, not {self.seed}")
+        if self.local_step is not None and type(self.local_step) is not type(self.step):
+            raise ValueError(
+                f"step and local_step must be of one kind, not {self.step} and {self.local_step}"
+            )
         check_bits(self.residual_bits)
 
     @property
@@ -77,7 +82,7 @@ class Settings:
         if given is None or (isinstance(given, str) and given == "T/N" and self.cycle):
             return np.ones(clients, np.float32)
         if isinstance(given, str):
-            _choose("client_weight", given, ("T/N",))
+            choose("client_weight", given, ("T/N",))
             seen = self.passes * federation.train.counts
             return (self.total(federation) / seen).astype(np.float32)
         if isinstance(given, Mapping):
@@ -106,6 +111,8 @@ class Settings:
             self.constant,
             self.residual_bits,
             span,
+            # alone, a client has only one model, and one step
+            self.local_step if self.method == "fedres" and federation.width_global else None,
         )
 
     def check(self, federation: Federation) -> None:
@@ -117,6 +124,7 @@ class Settings:
             per_client(lag, len(federation.clients))
 
 
-def _choose(name: str, value: str, valid: Sequence[str]) -> None:
+def choose(name: str, value: str, valid: Sequence[str]) -> None:
+    """Refuse a value that is not among the valid ones, listing those."""
     if value not in valid:
         raise ValueError(f"unknown {name} {value!r}: choose one of {', '.join(valid)}")

@@ -1,0 +1,1 @@
+"""The paper's experiments: protocol, tuning, claims; what `fedres reproduce` runs."""

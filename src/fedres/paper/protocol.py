@@ -1,0 +1,157 @@
+"""What is run for each figure of the paper (sections 6.3 to 6.5, appendix E), and beyond it.
+
+T = 500 rounds, N0 = 30, accuracy on test rows of the client's own two classes. Independent is
+without delay, as in the paper. FedRes is run in two forms: ``aligned``, the paper's Algorithms 3
+and 4 by plain SGD with the step size of Theorem 2, and ``arrival``, the library's default with
+the adaptive step.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fedres.algorithms.sgd import Alignment
+from fedres.data.split import federate
+from fedres.simulation.settings import Method
+from fedres.simulation.sweep import Case, dataset
+
+SETS = ("letter", "pendigits", "shuttle", "covtype", "mnist", "satimage", "sensorless", "usps")
+CLIENTS = (5, 10, 20, 35, 50, 75, 100)
+MANY, FEW = 50, 10
+DELAYS = (0, 10, 20, 40, 80, 120, 160, 200)
+BITS = (1, 2, 3, 4, 6, 8, 16, 32)
+VW_DEFAULT_ETA = 10.0
+
+FIGURES = {
+    "overall": "Figures 1 and 2: accuracy without delay",
+    "clients": "Figures 3, 4 and 8: accuracy against the number of clients",
+    "delay": "Figures 5, 9 and 10: accuracy against delay",
+    "clients-delay": "Figures 11 and 12: accuracy against the number of clients, with delay",
+    "bits": "Beyond the paper: bits a residual",
+    "local-all": "Beyond the paper: local models on all features",
+    "vw-default": "Figures 1 and 2 again, with Vowpal Wabbit's default step size",
+}
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A line in a figure."""
+
+    name: str
+    label: str
+    method: Method
+    alignment: Alignment
+    step: Literal["adaptive", "sgd"]
+
+
+SCHEMES = {
+    scheme.name: scheme
+    for scheme in (
+        Scheme("independent", "Independent", "independent", "arrival", "adaptive"),
+        Scheme("central", "Central", "central", "arrival", "adaptive"),
+        Scheme("aligned", "FedRes, aligned (paper)", "fedres", "aligned", "sgd"),
+        Scheme("arrival", "FedRes, arrival (default)", "fedres", "arrival", "adaptive"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class StepSizes:
+    """Tuned constants of one data set.
+
+    Attributes
+    ----------
+    adaptive
+        eta a scheme.
+    aligned
+        Per number of clients, the constants of Theorem 2's step sizes (see `theorem_2`): two of
+        the server's eta, then two of the clients' eta_i.
+    """
+
+    adaptive: Mapping[str, float]
+    aligned: Mapping[int, tuple[float, float, float, float]]
+
+    def etas(self, scheme: str, clients: int, delay: int) -> tuple[float, float | None]:
+        """The step sizes of a run: the server's, and the clients' if they differ."""
+        if scheme == "aligned":
+            first, second, local_first, local_second = self.aligned[clients]
+            return theorem_2(first, second, delay), theorem_2(local_first, local_second, delay)
+        return self.adaptive[scheme], None
+
+
+def theorem_2(first: float, second: float, delay: int) -> float:
+    """min{c1, c2 tau^(-2/3)}: a step size of Theorem 2 as it depends on the delay.
+
+    Its other factors (norms, variance, smoothness, T, P) are in the two constants, c2 being
+    given as the step size at a delay of 80. Minimising the theorem's bound in eta and eta_i
+    apart gives both this form. (The paper then sets them equal; as the server sums P gradients,
+    clients with an eta that suits the server hardly learn at P = 50.)
+
+    Examples
+    --------
+    >>> theorem_2(0.01, 0.002, delay=0), theorem_2(0.01, 0.002, delay=80)
+    (0.01, 0.002)
+    >>> round(theorem_2(0.01, 0.002, delay=640), 6)  # eight times the delay, a quarter of the step
+    0.0005
+    """
+    return first if delay == 0 else min(first, second * (80 / delay) ** (2 / 3))
+
+
+def possible_clients(data: str, most: int) -> int:
+    """The largest number of clients up to `most`, of those in figures, that a set can supply."""
+    for clients in sorted({p for p in CLIENTS if p <= most} | {most}, reverse=True):
+        try:
+            federate(dataset(data), clients)
+        except ValueError:
+            continue
+        return clients
+    return 0
+
+
+def cases(
+    figure: str, data: str, sizes: StepSizes, many: int, seeds: int
+) -> Iterator[tuple[dict[str, Any], Case]]:
+    """All runs of one data set in one figure, with the scheme each belongs to.
+
+    `many` stands for P = 50 where a set cannot supply that many clients.
+    """
+
+    def run(scheme: str, clients: int, delay: int = 0, **changes: Any) -> Iterable[Any]:
+        s = SCHEMES[scheme]
+        eta, local_eta = sizes.etas(scheme, clients, delay)
+        settings = {"eta": eta, "local_eta": local_eta} | changes
+        for seed in range(seeds):
+            case = Case(data, clients, seed, s.method, delay, s.alignment, s.step, **settings)
+            yield {"figure": figure, "scheme": scheme}, case
+
+    few = min(FEW, many)
+    grid = [p for p in CLIENTS if p in sizes.aligned]
+    if figure == "overall":
+        for clients in dict.fromkeys((many, few)):
+            for scheme in SCHEMES:
+                yield from run(scheme, clients)
+    elif figure == "clients":
+        for clients in grid:
+            for scheme in SCHEMES:
+                yield from run(scheme, clients)
+    elif figure == "delay":
+        for delay in DELAYS:
+            for scheme in SCHEMES:
+                yield from run(scheme, many, delay)
+    elif figure == "clients-delay":
+        for clients in grid:
+            for delay in (20, 80):
+                for scheme in SCHEMES:
+                    yield from run(scheme, clients, delay)
+    elif figure == "bits":
+        yield from run("central", many, 20)
+        for bits in BITS:
+            yield from run("arrival", many, 20, residual_bits=bits)
+    elif figure == "local-all":
+        for clients in dict.fromkeys((many, few)):
+            for scheme in ("independent", "central", "arrival"):
+                yield from run(scheme, clients, local="all")
+    elif figure == "vw-default":
+        for clients in dict.fromkeys((many, few)):
+            for scheme in ("independent", "central", "arrival"):
+                yield from run(scheme, clients, eta=VW_DEFAULT_ETA)

@@ -1,0 +1,171 @@
+"""Run the paper's experiments and judge its claims."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from fedres.paper.claims import Claim, judge
+from fedres.paper.protocol import CLIENTS, FIGURES, MANY, SETS, StepSizes, cases, possible_clients
+from fedres.paper.tuning import tune
+from fedres.simulation.settings import choose
+from fedres.simulation.store import RunStore
+from fedres.simulation.sweep import Backend, Case, dataset, run_cases
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass
+class Meter:
+    """What runs have cost.
+
+    Attributes
+    ----------
+    cores
+        How many were used.
+    wall, compiled
+        Seconds by the clock, and seconds that all cores together spent in compiled code.
+    client_rounds
+        How many were computed.
+    """
+
+    cores: int
+    wall: float = 0.0
+    compiled: float = 0.0
+    client_rounds: int = 0
+
+    def add(self, wall: float, seconds: float, client_rounds: int) -> None:
+        """Count one more batch of runs."""
+        self.wall += wall
+        self.compiled += seconds
+        self.client_rounds += client_rounds
+
+    def __str__(self) -> str:
+        if not self.client_rounds:
+            return "nothing had to be computed anew"
+        share = self.compiled / (self.wall * self.cores)
+        return (
+            f"{self.client_rounds / 1e6:,.0f} million client-rounds in {self.wall / 60:.1f} min "
+            f"on {self.cores} cores, {share:.0%} of it in compiled code"
+        )
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What `reproduce` found.
+
+    Attributes
+    ----------
+    table
+        One row a run and figure it is in: the columns of `fedres.sweep`, figure and scheme.
+    figures, data, seeds
+        What was asked for; sets by name.
+    many
+        Per set, the number of clients that stands for P = 50.
+    sizes
+        Per set, the tuned step sizes.
+    notes
+        Per set, what a figure must say of it.
+    claims
+        Per form of FedRes, the claims judged.
+    cost
+        What was computed anew.
+    """
+
+    table: "pd.DataFrame"
+    figures: tuple[str, ...]
+    data: tuple[str, ...]
+    seeds: int
+    many: dict[str, int]
+    sizes: dict[str, StepSizes]
+    notes: dict[str, str]
+    claims: dict[str, list[Claim]]
+    cost: Meter
+
+
+def sets_here() -> list[str]:
+    """The paper's data sets that are on this machine; on a bare one, the bundled digits."""
+    here = []
+    for name in SETS:
+        try:
+            dataset(name)
+        except ValueError:
+            continue
+        here.append(name)
+    return here or ["digits"]
+
+
+def reproduce(
+    data: Sequence[str] | None = None,
+    figures: Sequence[str] | None = None,
+    *,
+    seeds: int = 50,
+    store: RunStore | None = None,
+    cores: int | None = None,
+    backend: Backend = "joblib",
+    progress: bool = False,
+) -> Reproduction:
+    """Run the experiments behind these figures.
+
+    Parameters
+    ----------
+    data
+        Names or paths of data sets; None for all of the paper's that are here.
+    figures
+        Names from `fedres.paper.protocol.FIGURES`; None for all.
+    seeds
+        Federations each number is an average over.
+    store
+        Keeps finished runs; None keeps nothing.
+    cores, backend
+        As in `fedres.sweep`.
+    progress
+        Whether to show progress bars.
+    """
+    names = list(data) if data is not None else sets_here()
+    wanted = list(figures) if figures is not None else list(FIGURES)
+    for figure in wanted:
+        choose("figure", figure, tuple(FIGURES))
+    if seeds < 2:
+        raise ValueError(f"seeds must be at least 2, to have intervals, not {seeds}")
+    store = store or RunStore(None)
+    meter = Meter(cores or len(os.sched_getaffinity(0)))
+
+    def run(todo: Sequence[Case], what: str) -> "pd.DataFrame":
+        began = perf_counter()
+        table = run_cases(
+            todo, store, cores=cores, backend=backend, progress=what if progress else None
+        )
+        meter.add(perf_counter() - began, **table.attrs["new"])
+        return table
+
+    many = {name: possible_clients(name, MANY) for name in names}
+    for name in names:
+        if many[name] < min(CLIENTS):
+            raise ValueError(
+                f"{name} has too few rows for even {min(CLIENTS)} clients: leave it out"
+            )
+    grid = bool({"clients", "clients-delay"} & set(wanted))
+    sizes = tune(names, many, grid, run)
+    tagged = [
+        pair
+        for figure in wanted
+        for name in names
+        for pair in cases(figure, name, sizes[name], many[name], seeds)
+    ]
+    table = run([case for _, case in tagged], "running the figures")
+    for tag in ("figure", "scheme"):
+        table[tag] = [tags[tag] for tags, _ in tagged]
+    return Reproduction(
+        table,
+        tuple(wanted),
+        tuple(names),
+        seeds,
+        many,
+        sizes,
+        {name: dataset(name).note for name in names if dataset(name).note},
+        {form: judge(table, form) for form in ("aligned", "arrival")},
+        meter,
+    )

@@ -1,0 +1,127 @@
+"""Step sizes, chosen by test accuracy on federations that no figure uses.
+
+Adaptive schemes: eta from a grid, per data set, without delay. The paper's aligned form: its two
+constants of eta and of eta_i (see `protocol.theorem_2`) per data set and number of clients, the
+first without delay, the second at a delay of 80. All schemes are tuned alike: none is favoured.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedres.paper.protocol import CLIENTS, SCHEMES, StepSizes
+from fedres.simulation.sweep import Case, dataset
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TUNING_SEEDS = range(10_000, 10_005)
+ADAPTIVE = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+FIRST = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # eta in units of 1 / (P * mean ||x||^2)
+SHRINK = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003)  # of the first constant, at a delay of 80
+RATIO = (0.0, 0.5, 1.0)  # eta_i / eta = P to this power
+
+Run = Callable[[Sequence[Case], str], "pd.DataFrame"]
+
+
+def tune(data: Sequence[str], many: dict[str, int], grid: bool, run: Run) -> dict[str, StepSizes]:
+    """Choose all step sizes.
+
+    Parameters
+    ----------
+    data
+        Names of data sets.
+    many
+        Per set, the number of clients that stands for P = 50.
+    grid
+        Whether all numbers of clients of the figures are needed, or only the few and the many.
+    run
+        Runs cases and returns their table.
+    """
+    adaptive = [name for name, scheme in SCHEMES.items() if scheme.step == "adaptive"]
+    table = run(
+        [
+            _case(name, many[name], seed, scheme, 0, eta)
+            for name in data
+            for scheme in adaptive
+            for eta in ADAPTIVE
+            for seed in TUNING_SEEDS
+        ],
+        "tuning adaptive steps",
+    )
+    etas = _best(table, ["data", "method"], ["eta"])
+
+    wanted = {
+        name: [p for p in CLIENTS if p <= many[name] or many[name] == 50]
+        if grid
+        else sorted({min(10, many[name]), many[name]})
+        for name in data
+    }
+    unit = {name: 1 / _norm(name) for name in data}
+
+    def aligned(name: str, p: int, delay: int, etas: Sequence[float]) -> list[Case]:
+        return [
+            _case(name, p, seed, "aligned", delay, eta, eta * p**power)
+            for eta in etas
+            for power in RATIO
+            for seed in TUNING_SEEDS
+        ]
+
+    pairs = [(name, p) for name in data for p in wanted[name]]
+    table = run(
+        [
+            case
+            for name, p in pairs
+            for case in aligned(name, p, 0, [c * unit[name] / p for c in FIRST])
+        ],
+        "tuning the aligned form",
+    )
+    first = _best(table, ["data", "clients"], ["eta", "local_eta"])
+    table = run(
+        [
+            case
+            for name, p in first
+            for case in aligned(name, p, 80, [c * first[name, p][0] for c in SHRINK])
+        ],
+        "tuning the aligned form under delay",
+    )
+    second = _best(table, ["data", "clients"], ["eta", "local_eta"])
+    return {
+        name: StepSizes(
+            {scheme: etas[name, SCHEMES[scheme].method][0] for scheme in adaptive},
+            {
+                p: (first[name, p][0], second[name, p][0], first[name, p][1], second[name, p][1])
+                for p in wanted[name]
+                if (name, p) in second
+            },
+        )
+        for name in data
+    }
+
+
+def _case(
+    data: str,
+    clients: int,
+    seed: int,
+    scheme: str,
+    delay: int,
+    eta: float,
+    local_eta: float | None = None,
+) -> Case:
+    s = SCHEMES[scheme]
+    return Case(data, clients, seed, s.method, delay, s.alignment, s.step, eta, local_eta=local_eta)
+
+
+def _best(table: "pd.DataFrame", by: list[str], choice: list[str]) -> dict[Any, tuple[float, ...]]:
+    """The choice of the highest mean accuracy in each group; groups that cannot run are absent."""
+    means = table[table.problem == ""].groupby([*by, *choice]).accuracy.mean()
+    best: dict[Any, Any] = means.groupby(level=by).idxmax().to_dict()
+    return {group: place[len(by) :] for group, place in best.items()}
+
+
+def _norm(data: str) -> float:
+    """The mean of ||x||^2 over (at most a thousand of) the rows."""
+    x = dataset(data).x
+    rows = x[np.linspace(0, len(x) - 1, min(1000, len(x))).astype(int)]
+    return float((rows**2).sum(axis=1).mean())

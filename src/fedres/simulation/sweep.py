@@ -1,0 +1,238 @@
+"""Many configurations: on the cores of one machine or the machines of a Ray cluster."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fedres.algorithms.sgd import ALIGNMENTS, Alignment
+from fedres.data.dataset import Dataset, load
+from fedres.data.split import federate
+from fedres.simulation.engine import simulate
+from fedres.simulation.parallel import iter_all
+from fedres.simulation.settings import METHODS, Method, choose
+from fedres.simulation.store import RunStore, code_digest, digest
+from fedres.steps import Adaptive, Sgd
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Backend = Literal["joblib", "ray"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run of a sweep: a federation of the paper's split, and a method on it."""
+
+    data: str
+    clients: int
+    seed: int
+    method: Method
+    delay: int = 0
+    alignment: Alignment = "arrival"
+    step: Literal["adaptive", "sgd"] = "adaptive"
+    eta: float = 0.5
+    rounds: int = 500
+    residual_bits: int = 32
+    local: Literal["rest", "all"] = "rest"
+    local_eta: float | None = None
+
+    def __post_init__(self) -> None:
+        choose("method", self.method, METHODS)
+        choose("alignment", self.alignment, ALIGNMENTS)
+
+    @property
+    def federation(self) -> tuple[str, int, int, str]:
+        """What its federation is made of: cases that share it are run together."""
+        return (self.data, self.clients, self.seed, self.local)
+
+    def work(self) -> "Case":
+        """The case that decides the outcome: Independent is the same whatever the delay."""
+        if self.method == "independent":
+            return replace(self, delay=0, alignment="arrival", residual_bits=32)
+        return replace(self, residual_bits=32) if self.method == "central" else self
+
+    def key(self) -> str:
+        """Its name in a store."""
+        facts = json.dumps(vars(self.work()), sort_keys=True)
+        return digest(facts.encode(), code_digest().encode(), fingerprint(self.data).encode())
+
+
+def sweep(
+    data: str | Sequence[str],
+    methods: Sequence[Method] = METHODS,
+    clients: Sequence[int] = (10,),
+    delays: Sequence[int] = (0,),
+    seeds: int = 10,
+    rounds: int = 500,
+    *,
+    alignment: Alignment = "arrival",
+    eta: float = 0.5,
+    residual_bits: Sequence[int] = (32,),
+    local: Literal["rest", "all"] = "rest",
+    store: str | Path | None = None,
+    cores: int | None = None,
+    backend: Backend = "joblib",
+    progress: bool = False,
+) -> "pd.DataFrame":
+    """Run every combination and return a table with one row a run.
+
+    Parameters
+    ----------
+    data
+        Names or paths of data sets.
+    methods, clients, delays, rounds, alignment, residual_bits
+        As in `simulate`; every combination is run, with the adaptive step.
+    seeds
+        How many federations of each kind.
+    eta
+        Step size.
+    local
+        Local features: the half that is not global (``rest``), or ``all``.
+    store
+        A file that keeps finished runs: what is in it is not run again.
+    cores
+        Cores to use with joblib; None for all.
+    backend
+        ``joblib`` (threads of this machine) or ``ray`` (a Ray cluster, or a local one).
+    progress
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The settings of each run, then accuracy, loss, bytes_up, bytes_down, seconds (in
+        compiled code), samples (N of the split), redraws, and `problem`: why a run was not
+        possible.
+
+    Examples
+    --------
+    >>> table = sweep("digits", clients=[5], delays=[0, 20], seeds=2, rounds=60)
+    >>> table.groupby(["method", "delay"]).accuracy.count()["fedres", 20]
+    np.int64(2)
+    """
+    names = [data] if isinstance(data, str) else list(data)
+    cases = [
+        Case(name, p, seed, method, delay, alignment, "adaptive", eta, rounds, bits, local)
+        for name in names
+        for p in clients
+        for seed in range(seeds)
+        for method in methods
+        for delay in delays
+        for bits in residual_bits
+    ]
+    return run_cases(
+        cases,
+        RunStore(None if store is None else Path(store)),
+        cores=cores,
+        backend=backend,
+        progress="sweeping" if progress else None,
+    )
+
+
+def run_cases(
+    cases: Sequence[Case],
+    store: RunStore,
+    *,
+    cores: int | None = None,
+    backend: Backend = "joblib",
+    progress: str | None = None,
+) -> "pd.DataFrame":
+    """Run what the store does not hold, keep it there, and return all as a table.
+
+    ``table.attrs["new"]`` says how much was run: client-rounds, and seconds in compiled code.
+    """
+    import pandas as pd
+
+    if not cases:
+        raise ValueError("there is nothing to run: name at least one data set and one seed")
+    keys = {case: case.key() for case in dict.fromkeys(cases)}
+    done = store.get(set(keys.values()))
+    groups: dict[tuple[Any, ...], dict[str, Case]] = defaultdict(dict)
+    for case, key in keys.items():
+        if key not in done:
+            groups[case.federation][key] = case.work()
+    new = {"client_rounds": 0, "seconds": 0.0}
+    for rows in _finish(list(groups.values()), cores, backend, progress):
+        store.put(rows)
+        done |= rows
+        new["seconds"] += sum(row["seconds"] or 0.0 for row in rows.values())
+    for group in groups.values():
+        new["client_rounds"] += sum(case.clients * case.rounds for case in group.values())
+    table = pd.DataFrame([vars(case) | done[keys[case]] for case in cases])
+    table.attrs["new"] = new
+    return table
+
+
+def run_group(group: dict[str, Case], dataset: Dataset) -> dict[str, dict[str, Any]]:
+    """Run cases that share a federation; a federation that cannot be is a row that says so."""
+    first = next(iter(group.values()))
+    try:
+        federation = federate(dataset, first.clients, first.seed, local=first.local)
+    except ValueError as error:
+        blank = dict.fromkeys(("accuracy", "loss", "bytes_up", "bytes_down", "seconds"))
+        blank |= {"samples": 0, "redraws": 0, "problem": str(error)}
+        return dict.fromkeys(group, blank)
+    rows = {}
+    for key, case in group.items():
+        run = simulate(
+            federation,
+            case.method,
+            rounds=case.rounds,
+            delay=case.delay,
+            step=_step(case.step, case.eta),
+            local_step=None if case.local_eta is None else _step(case.step, case.local_eta),
+            alignment=case.alignment,
+            residual_bits=case.residual_bits,
+            seed=case.seed,
+        )
+        rows[key] = {
+            "accuracy": run.accuracy,
+            "loss": run.loss if np.isfinite(run.loss) else None,
+            "bytes_up": run.bytes_up,
+            "bytes_down": run.bytes_down,
+            "seconds": run.seconds,
+            "samples": federation.facts["samples"],
+            "redraws": federation.facts["redraws"],
+            "problem": "",
+        }
+    return rows
+
+
+def _finish(
+    groups: list[dict[str, Case]], cores: int | None, backend: Backend, progress: str | None
+) -> Iterator[dict[str, dict[str, Any]]]:
+    """Results group by group, as they come."""
+    choose("backend", backend, ("joblib", "ray"))
+    if backend == "ray":
+        from fedres.simulation.cluster import run_on_ray
+
+        return run_on_ray(groups, progress)
+    calls: list[Callable[[], dict[str, dict[str, Any]]]] = [
+        lambda group=group: run_group(group, dataset(next(iter(group.values())).data))  # type: ignore[misc]
+        for group in groups
+    ]
+    return iter_all(calls, cores, progress)
+
+
+def _step(kind: str, eta: float) -> Adaptive | Sgd:
+    return Adaptive(eta) if kind == "adaptive" else Sgd(eta)
+
+
+@cache
+def dataset(name: str) -> Dataset:
+    """A data set, read once a process."""
+    return load(name)
+
+
+@cache
+def fingerprint(name: str) -> str:
+    """A name for the numbers in a data set."""
+    data = dataset(name)
+    parts = (data.x, data.y, data.x_test, data.y_test)
+    return digest(data.name.encode(), *(part.tobytes() for part in parts if part is not None))
