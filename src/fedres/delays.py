@@ -88,6 +88,8 @@ def per_client(lag: Lag, clients: int, batch: int = 1) -> I32:
     >>> per_client(5, clients=2, batch=2)
     array([3, 3], dtype=int32)
     """
+    if isinstance(lag, int):
+        return np.full(clients, -(-lag // batch), np.int32)
     lags = np.asarray(_longest(lag) if isinstance(lag, Uniform) else lag)
     if lags.ndim and lags.shape != (clients,):
         raise ValueError(f"{lags.size} delays were given for {clients} clients: give one a client")

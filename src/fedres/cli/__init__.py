@@ -6,6 +6,7 @@ import typer
 
 from fedres.cli.compare import compare
 from fedres.cli.data import data
+from fedres.cli.reproduce import reproduce
 
 app = typer.Typer(
     help="Federated Residual Learning: private local models + one shared global model.",
@@ -15,6 +16,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(compare)
+app.command()(reproduce)
 app.add_typer(data, name="data")
 
 

@@ -20,6 +20,7 @@ CLIENTS = (5, 10, 20, 35, 50, 75, 100)
 MANY, FEW = 50, 10
 DELAYS = (0, 10, 20, 40, 80, 120, 160, 200)
 BITS = (1, 2, 3, 4, 6, 8, 16, 32)
+BATCHES = (1, 2, 5, 10, 25)
 VW_DEFAULT_ETA = 10.0
 
 FIGURES = {
@@ -28,6 +29,7 @@ FIGURES = {
     "delay": "Figures 5, 9 and 10: accuracy against delay",
     "clients-delay": "Figures 11 and 12: accuracy against the number of clients, with delay",
     "bits": "Beyond the paper: bits a residual",
+    "bytes": "Beyond the paper: accuracy against bytes sent, with batches of 1 to 25 samples",
     "local-all": "Beyond the paper: local models on all features",
     "vw-default": "Figures 1 and 2 again, with Vowpal Wabbit's default step size",
 }
@@ -35,7 +37,7 @@ FIGURES = {
 
 @dataclass(frozen=True)
 class Scheme:
-    """A line in a figure."""
+    """A line in figures."""
 
     name: str
     label: str
@@ -51,8 +53,12 @@ SCHEMES = {
         Scheme("central", "Central", "central", "arrival", "adaptive"),
         Scheme("aligned", "FedRes, aligned (paper)", "fedres", "aligned", "sgd"),
         Scheme("arrival", "FedRes, arrival (default)", "fedres", "arrival", "adaptive"),
+        Scheme("arrival-2", "FedRes, arrival, 2-bit residuals", "fedres", "arrival", "adaptive"),
     )
 }
+
+
+EVERYWHERE = ("independent", "central", "aligned", "arrival")
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class StepSizes:
     Attributes
     ----------
     adaptive
-        eta a scheme.
+        eta a method.
     aligned
         Per number of clients, the constants of Theorem 2's step sizes (see `theorem_2`): two of
         the server's eta, then two of the clients' eta_i.
@@ -76,7 +82,7 @@ class StepSizes:
         if scheme == "aligned":
             first, second, local_first, local_second = self.aligned[clients]
             return theorem_2(first, second, delay), theorem_2(local_first, local_second, delay)
-        return self.adaptive[scheme], None
+        return self.adaptive[SCHEMES[scheme].method], None
 
 
 def theorem_2(first: float, second: float, delay: int) -> float:
@@ -128,25 +134,30 @@ def cases(
     grid = [p for p in CLIENTS if p in sizes.aligned]
     if figure == "overall":
         for clients in dict.fromkeys((many, few)):
-            for scheme in SCHEMES:
+            for scheme in EVERYWHERE:
                 yield from run(scheme, clients)
     elif figure == "clients":
         for clients in grid:
-            for scheme in SCHEMES:
+            for scheme in EVERYWHERE:
                 yield from run(scheme, clients)
     elif figure == "delay":
         for delay in DELAYS:
-            for scheme in SCHEMES:
+            for scheme in EVERYWHERE:
                 yield from run(scheme, many, delay)
     elif figure == "clients-delay":
         for clients in grid:
             for delay in (20, 80):
-                for scheme in SCHEMES:
+                for scheme in EVERYWHERE:
                     yield from run(scheme, clients, delay)
     elif figure == "bits":
         yield from run("central", many, 20)
         for bits in BITS:
             yield from run("arrival", many, 20, residual_bits=bits)
+    elif figure == "bytes":
+        for batch in BATCHES:
+            yield from run("central", many, 20, batch=batch)
+            yield from run("arrival", many, 20, batch=batch)
+            yield from run("arrival-2", many, 20, batch=batch, residual_bits=2)
     elif figure == "local-all":
         for clients in dict.fromkeys((many, few)):
             for scheme in ("independent", "central", "arrival"):

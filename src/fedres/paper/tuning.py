@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedres.paper.protocol import CLIENTS, SCHEMES, StepSizes
+from fedres.simulation.settings import METHODS
 from fedres.simulation.sweep import Case, dataset
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def tune(data: Sequence[str], many: dict[str, int], grid: bool, run: Run) -> dic
     run
         Runs cases and returns their table.
     """
-    adaptive = [name for name, scheme in SCHEMES.items() if scheme.step == "adaptive"]
+    adaptive = ("independent", "central", "arrival")
     table = run(
         [
             _case(name, many[name], seed, scheme, 0, eta)
@@ -89,7 +90,7 @@ def tune(data: Sequence[str], many: dict[str, int], grid: bool, run: Run) -> dic
     second = _best(table, ["data", "clients"], ["eta", "local_eta"])
     return {
         name: StepSizes(
-            {scheme: etas[name, SCHEMES[scheme].method][0] for scheme in adaptive},
+            {method: etas[name, method][0] for method in METHODS},
             {
                 p: (first[name, p][0], second[name, p][0], first[name, p][1], second[name, p][1])
                 for p in wanted[name]

@@ -4,6 +4,7 @@ import platform
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
@@ -28,17 +29,26 @@ def write_comparison(result: Comparison, path: Path) -> None:
         for method, outcome in result.outcomes.items()
     ]
     plots = [accuracy_plot(result), loss_plot(result), clients_plot(result), bytes_plot(result)]
-    template = files("fedres.report").joinpath("comparison.html").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, undefined=StrictUndefined)
-    page = environment.from_string(template).render(
+    page = render(
+        "comparison.html",
         result=result,
         rows=rows,
         figures=[Markup(to_svg(plot)) for plot in plots],
+    )
+    path.write_text(page, encoding="utf-8")
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill in a page, with the style all pages share and the versions that made it."""
+    folder = files("fedres.report")
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    return environment.from_string(folder.joinpath(template).read_text(encoding="utf-8")).render(
+        style=Markup(folder.joinpath("style.css").read_text(encoding="utf-8")),
         versions={
             "fedres": version("fedres"),
             "numba": version("numba"),
             "numpy": version("numpy"),
             "Python": platform.python_version(),
         },
+        **values,
     )
-    path.write_text(page, encoding="utf-8")

@@ -5,6 +5,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedres.intervals import interval
+from fedres.paper.reproduce import Reproduction
 from fedres.report.words import NAMES, size
 from fedres.simulation.compare import Comparison
 
@@ -38,3 +39,25 @@ def print_comparison(result: Comparison) -> None:
         style="dim",
         highlight=False,
     )
+
+
+def print_claims(result: Reproduction) -> None:
+    """Print the verdict on every claim, for both forms of FedRes."""
+    table = Table(title="Claims of the paper", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("section", no_wrap=True)
+    table.add_column("claim")
+    for form in result.claims:
+        table.add_column(form, no_wrap=True)
+    for claims in zip(*result.claims.values(), strict=True):
+        table.add_row(
+            claims[0].section, claims[0].statement, *(_coloured(claim.verdict) for claim in claims)
+        )
+    console = Console()
+    if table.row_count:
+        console.print(table)
+    console.print(f"{result.cost}.", highlight=False)
+
+
+def _coloured(verdict: str) -> str:
+    colour = {"holds": "green", "does not hold": "red"}.get(verdict, "yellow")
+    return f"[{colour}]{verdict}[/{colour}]"

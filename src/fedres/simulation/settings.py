@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedres.algorithms.sgd import ALIGNMENTS, Alignment, Rule
 from fedres.data.federation import Federation
-from fedres.delays import Delay, per_client
+from fedres.delays import Delay
 from fedres.losses import Loss
 from fedres.messages import check_bits
 from fedres.steps import Step
@@ -120,8 +120,6 @@ class Settings:
         self.loss.check(federation.train.y)
         if (idle := np.flatnonzero(federation.train.counts == 0)).size:
             raise ValueError(f"client {federation.clients[idle[0]]!r} has no training rows")
-        for lag in (self.delay.up, self.delay.down):
-            per_client(lag, len(federation.clients))
 
 
 def choose(name: str, value: str, valid: Sequence[str]) -> None:

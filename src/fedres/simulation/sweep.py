@@ -41,6 +41,7 @@ class Case:
     residual_bits: int = 32
     local: Literal["rest", "all"] = "rest"
     local_eta: float | None = None
+    batch: int = 1
 
     def __post_init__(self) -> None:
         choose("method", self.method, METHODS)
@@ -189,6 +190,7 @@ def run_group(group: dict[str, Case], dataset: Dataset) -> dict[str, dict[str, A
             local_step=None if case.local_eta is None else _step(case.step, case.local_eta),
             alignment=case.alignment,
             residual_bits=case.residual_bits,
+            batch=case.batch,
             seed=case.seed,
         )
         rows[key] = {
