@@ -3,7 +3,7 @@ BIN := .venv/bin
 CORE := .venv/core
 DEV := .venv/dev
 
-.PHONY: demo test bench lint clean
+.PHONY: demo test bench bench-cores lint clean
 
 demo: $(CORE)  ## set everything up, compare the three methods on built-in data
 	$(BIN)/fedres compare --report report.html
@@ -17,6 +17,9 @@ lint: $(DEV)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench-cores: $(DEV)  ## what a second core is worth to a sweep (needs FEDRES_DATA)
+	$(BIN)/python benchmarks/cores.py
 
 bench: $(DEV)  ## speed, as ratios to peers run in the same process
 	$(BIN)/python benchmarks/speed.py

@@ -1,6 +1,5 @@
 """Run the paper's experiments and judge its claims."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 from fedres.paper.claims import Claim, judge
 from fedres.paper.protocol import CLIENTS, FIGURES, MANY, SETS, StepSizes, cases, possible_clients
 from fedres.paper.tuning import tune
+from fedres.simulation.parallel import count_cores
 from fedres.simulation.settings import choose
 from fedres.simulation.store import RunStore
 from fedres.simulation.sweep import Backend, Case, dataset, run_cases
@@ -131,7 +131,7 @@ def reproduce(
     if seeds < 2:
         raise ValueError(f"seeds must be at least 2, to have intervals, not {seeds}")
     store = store or RunStore(None)
-    meter = Meter(cores or len(os.sched_getaffinity(0)))
+    meter = Meter(count_cores(cores))
 
     def run(todo: Sequence[Case], what: str) -> "pd.DataFrame":
         began = perf_counter()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fedres.simulation.parallel import with_bar
-from fedres.simulation.sweep import Case, dataset, run_group
+from fedres.simulation.sweep import Case, run_group
 
 
 def run_on_ray(
@@ -40,4 +40,4 @@ def run_on_ray(
 def _run(group: dict[str, Case], data_folder: str | None) -> dict[str, dict[str, Any]]:
     if data_folder is not None:
         os.environ.setdefault("FEDRES_DATA", data_folder)
-    return run_group(group, dataset(next(iter(group.values())).data))
+    return run_group(group)

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from joblib import Parallel, delayed
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 
@@ -29,23 +30,31 @@ def run_all(
     >>> run_all([lambda: 1, lambda: 2], cores=2)
     [1, 2]
     """
-    return list(iter_all(calls, cores, progress))
+    # The kernels release Python's lock: threads start at once, and nothing is copied.
+    pool = Parallel(n_jobs=count_cores(cores), backend="threading", return_as="generator")
+    return list(with_bar(pool(delayed(call)() for call in calls), len(calls), progress))
 
 
-def iter_all(
-    calls: Sequence[Callable[[], T]], cores: int | None = None, progress: str | None = None
+def map_unordered(
+    function: Callable[[A], T], arguments: Sequence[A], cores: int | None, progress: str | None
 ) -> Iterator[T]:
-    """The same, one result after the other as soon as it is there.
+    """Call an importable function on each argument; results as they come.
 
-    The kernels release Python's lock, so threads suffice and nothing is copied.
+    In processes: they start slowly, but do not wait for each other's Python.
     """
+    jobs = count_cores(cores)
+    if jobs == 1 or len(arguments) <= 1:
+        return with_bar(map(function, arguments), len(arguments), progress)
+    pool = Parallel(n_jobs=jobs, backend="loky", return_as="generator_unordered")
+    done = pool(delayed(function)(argument) for argument in arguments)
+    return with_bar(done, len(arguments), progress)
+
+
+def count_cores(cores: int | None) -> int:
+    """The number asked for, or that of this machine which this process may use."""
     if cores is not None and cores < 1:
         raise ValueError(f"cores must be at least 1, not {cores}")
-    jobs = cores or len(os.sched_getaffinity(0))
-    done: Iterator[T] = Parallel(n_jobs=jobs, backend="threading", return_as="generator")(
-        delayed(call)() for call in calls
-    )
-    return with_bar(done, len(calls), progress)
+    return cores or len(os.sched_getaffinity(0))
 
 
 def with_bar(done: Iterable[T], total: int, progress: str | None) -> Iterator[T]:

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from fedres.algorithms.sgd import ALIGNMENTS, Alignment
 from fedres.data.dataset import Dataset, load
 from fedres.data.split import federate
 from fedres.simulation.engine import simulate
-from fedres.simulation.parallel import iter_all
+from fedres.simulation.parallel import map_unordered
 from fedres.simulation.settings import METHODS, Method, choose
 from fedres.simulation.store import RunStore, code_digest, digest
 from fedres.steps import Adaptive, Sgd
@@ -100,7 +100,7 @@ def sweep(
     cores
         Cores to use with joblib; None for all.
     backend
-        ``joblib`` (threads of this machine) or ``ray`` (a Ray cluster, or a local one).
+        ``joblib`` (processes of this machine) or ``ray`` (a Ray cluster, or a local one).
     progress
         Whether to show a progress bar.
 
@@ -170,11 +170,11 @@ def run_cases(
     return table
 
 
-def run_group(group: dict[str, Case], dataset: Dataset) -> dict[str, dict[str, Any]]:
+def run_group(group: dict[str, Case]) -> dict[str, dict[str, Any]]:
     """Run cases that share a federation; a federation that cannot be is a row that says so."""
     first = next(iter(group.values()))
     try:
-        federation = federate(dataset, first.clients, first.seed, local=first.local)
+        federation = federate(dataset(first.data), first.clients, first.seed, local=first.local)
     except ValueError as error:
         blank = dict.fromkeys(("accuracy", "loss", "bytes_up", "bytes_down", "seconds"))
         blank |= {"samples": 0, "redraws": 0, "problem": str(error)}
@@ -215,11 +215,7 @@ def _finish(
         from fedres.simulation.cluster import run_on_ray
 
         return run_on_ray(groups, progress)
-    calls: list[Callable[[], dict[str, dict[str, Any]]]] = [
-        lambda group=group: run_group(group, dataset(next(iter(group.values())).data))  # type: ignore[misc]
-        for group in groups
-    ]
-    return iter_all(calls, cores, progress)
+    return map_unordered(run_group, groups, cores, progress)
 
 
 def _step(kind: str, eta: float) -> Adaptive | Sgd:
