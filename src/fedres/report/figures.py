@@ -111,7 +111,7 @@ def _panels(result: Reproduction, numbers: "pd.DataFrame", x: str, title: str) -
         "clients": ("number of clients", None),
         "delay": ("round-trip delay (rounds)", None),
         "residual_bits": ("bits a residual", _powers),
-        "megabytes": ("megabytes sent in a run, up and down", lambda axes: axes.set_xscale("log")),
+        "megabytes": ("megabytes sent in a run, up and down", None),
     }
     columns = min(4, len(result.data))
     rows = ceil(len(result.data) / columns)

@@ -1,0 +1,145 @@
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fedres
+from fedres.simulation.store import RunStore
+from fedres.simulation.sweep import Case, run_cases
+
+WHAT = {"clients": [5, 10], "delays": [0, 6], "seeds": 3, "rounds": 40}
+
+
+def outcome(table):
+    """All but the time it took."""
+    return table.drop(columns="seconds")
+
+
+def test_one_row_a_run_and_the_same_on_any_number_of_cores():
+    one = fedres.sweep("digits", cores=1, **WHAT)
+    two = fedres.sweep("digits", cores=2, **WHAT)
+    assert len(one) == 3 * 2 * 2 * 3
+    assert (one.problem == "").all()
+    pd.testing.assert_frame_equal(outcome(one), outcome(two))
+    run = fedres.simulate(
+        fedres.federate("digits", 10, seed=2), "fedres", rounds=40, delay=6, seed=2
+    )
+    row = one.query("method == 'fedres' and clients == 10 and delay == 6 and seed == 2").iloc[0]
+    assert row.accuracy == pytest.approx(run.accuracy)
+    assert row.bytes_up == run.bytes_up
+
+
+def test_the_same_rows_from_ray(tmp_path):
+    pytest.importorskip("ray")
+    code = f"""
+import fedres, ray
+table = fedres.sweep("digits", backend="ray", **{WHAT!r})
+ray.shutdown()
+table.to_json({str(tmp_path / "ray.json")!r})
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
+    ray = pd.read_json(tmp_path / "ray.json")
+    here = fedres.sweep("digits", cores=1, **WHAT)
+    columns = ["method", "clients", "delay", "seed", "accuracy", "loss", "bytes_up"]
+    pd.testing.assert_frame_equal(
+        ray[columns], here[columns].astype(ray[columns].dtypes.to_dict()), rtol=1e-6
+    )
+
+
+def test_what_is_stored_is_not_run_again(tmp_path):
+    store = tmp_path / "runs.sqlite"
+    first = fedres.sweep("digits", store=store, **WHAT)
+    assert first.attrs["new"]["client_rounds"] > 0
+    again = fedres.sweep("digits", store=store, **WHAT)
+    assert again.attrs["new"]["client_rounds"] == 0
+    pd.testing.assert_frame_equal(first, again)  # seconds too: they come from the store
+    more = fedres.sweep("digits", store=store, **(WHAT | {"seeds": 4}))
+    assert more.attrs["new"]["client_rounds"] == first.attrs["new"]["client_rounds"] / 3
+
+
+def test_independent_is_run_once_whatever_the_delay():
+    table = fedres.sweep("digits", methods=["independent"], clients=[5], delays=[0, 5, 9], seeds=1)
+    assert table.attrs["new"]["client_rounds"] == 5 * 500
+    assert table.accuracy.nunique() == 1
+
+
+LONG = {"clients": [35], "delays": [0, 20, 80], "seeds": 40, "rounds": 3000, "cores": 2}
+
+
+def stored(path):
+    if not path.exists():
+        return 0
+    try:
+        with sqlite3.connect(path) as base:
+            return base.execute("SELECT count(*) FROM runs").fetchone()[0]
+    except sqlite3.OperationalError:  # not yet made, or being written
+        return 0
+
+
+def test_a_killed_sweep_resumes_to_the_identical_table(tmp_path):
+    store = tmp_path / "runs.sqlite"
+    command = f"import fedres; fedres.sweep('digits', store={str(store)!r}, **{LONG!r})"
+    process = subprocess.Popen([sys.executable, "-c", command], start_new_session=True)
+    deadline = time.monotonic() + 60
+    while stored(store) < 20 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    done = stored(store)
+    assert 20 <= done < 40 * (1 + 3 + 3)
+    resumed = fedres.sweep("digits", store=store, **LONG)
+    assert 0 < resumed.attrs["new"]["client_rounds"] < 35 * 3000 * 280
+    whole = fedres.sweep("digits", **LONG)
+    pd.testing.assert_frame_equal(outcome(resumed), outcome(whole))
+
+
+def test_two_sweeps_may_share_a_store(tmp_path):
+    store = tmp_path / "runs.sqlite"
+    code = (
+        "import fedres, sys; fedres.sweep('digits', clients=[5], seeds=12, rounds=50, "
+        f"delays=[0, 4], store={str(store)!r}, cores=1)"
+    )
+    both = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
+    assert [process.wait() for process in both] == [0, 0]
+    again = fedres.sweep("digits", clients=[5], seeds=12, rounds=50, delays=[0, 4], store=store)
+    assert again.attrs["new"]["client_rounds"] == 0
+
+
+def test_a_foreign_file_is_not_taken_for_a_store(tmp_path):
+    path = tmp_path / "runs.sqlite"
+    path.write_text("something else entirely, and long enough to be read as a page" * 50)
+    with pytest.raises(ValueError, match="is not a store of runs"):
+        RunStore(path)
+    assert path.read_text().startswith("something else")
+
+
+def test_what_cannot_be_is_a_row_that_says_so():
+    table = fedres.sweep("digits", clients=[10, 500], seeds=1, rounds=20)
+    impossible = table[table.clients == 500]
+    assert impossible.accuracy.isna().all()
+    assert impossible.problem.str.contains("at most 36 clients are possible").all()
+    assert table[table.clients == 10].accuracy.notna().all()
+
+
+@given(st.sampled_from(["data", "clients", "seed", "delay", "eta", "rounds", "batch", "local"]))
+def test_every_setting_has_its_own_key(field):
+    base = Case("digits", 5, 0, "fedres")
+    other = {"data": "digits", "local": "all", "eta": 0.25}.get(field, 7)
+    changed = Case(**(vars(base) | {field: other}))
+    assert (changed.key() == base.key()) == (changed == base)
+
+
+def test_mistakes():
+    with pytest.raises(ValueError, match="unknown method 'x'"):
+        fedres.sweep("digits", methods=["x"])
+    with pytest.raises(ValueError, match="unknown backend 'x': choose one of joblib, ray"):
+        fedres.sweep("digits", backend="x")
+    with pytest.raises(ValueError, match="nothing to run"):
+        run_cases([], RunStore(None))
