@@ -24,7 +24,7 @@ class Loss:
         Where the range that the adaptive step clips predictions to begins. It grows with the
         labels seen, as in Vowpal Wabbit.
     residuals
-        The range that few-bit residuals cover, or None for the range of the labels.
+        The range that few-bit residuals cover, or None for twice the range of the labels.
     """
 
     name: str

@@ -98,10 +98,6 @@ class Settings:
 
     def rule(self, federation: Federation) -> Rule:
         """What clients and server agree on."""
-        y = federation.train.y
-        span = self.loss.residuals or (min(float(y.min()), 0.0), max(float(y.max()), 0.0))
-        if span[0] == span[1]:
-            span = (-1.0, 1.0)
         return Rule(
             self.step,
             self.loss,
@@ -110,7 +106,7 @@ class Settings:
             self.radius,
             self.constant,
             self.residual_bits,
-            span,
+            self.loss.residuals or _around(federation.label_values),
             # alone, a client has only one model, and one step
             self.local_step if self.method == "fedres" and federation.width_global else None,
         )
@@ -120,6 +116,13 @@ class Settings:
         self.loss.check(federation.train.y)
         if (idle := np.flatnonzero(federation.train.counts == 0)).size:
             raise ValueError(f"client {federation.clients[idle[0]]!r} has no training rows")
+
+
+def _around(labels: F32) -> tuple[float, float]:
+    """Twice the range of the labels: local predictions go beyond it, and clipping them costs."""
+    low, high = min(float(labels[0]), 0.0), max(float(labels[-1]), 0.0)
+    middle, half = (low + high) / 2, (high - low) or 1.0
+    return middle - half, middle + half
 
 
 def choose(name: str, value: str, valid: Sequence[str]) -> None:
