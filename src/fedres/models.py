@@ -1,5 +1,7 @@
 """A linear model that steps along gradients: what each client and the server hold."""
 
+from typing import Any
+
 import numpy as np
 
 from fedres.losses import Loss
@@ -22,6 +24,8 @@ class LinearModel:
         Radius D of the ball it is projected on; None for no projection.
     constant
         Whether a feature that is always 1 is added.
+    initial
+        Weights to begin with, the constant's last; zeros if None.
 
     Examples
     --------
@@ -42,6 +46,7 @@ class LinearModel:
         loss: Loss,
         radius: float | None = None,
         constant: bool = True,
+        initial: F32 | None = None,
     ) -> None:
         self.width = width
         self.step = step
@@ -49,13 +54,16 @@ class LinearModel:
         self.radius = radius
         self.constant = constant and width > 0
         self.weights = np.zeros(width + self.constant, np.float32)
+        if initial is not None:
+            self.weights[:] = initial
         self.squares = np.full_like(self.weights, SMALLEST)
-        low, high = loss.clip if step.adaptive else (-np.inf, np.inf)
+        low, high = loss.clip if step.clip else (-np.inf, np.inf)
         self.low, self.high = np.float32(low), np.float32(high)
 
     def f(self, x: Matrix) -> F32:
         """f(x; w) of every row, not clipped."""
-        return linear(x, self.weights, self.constant)
+        prediction: F32 = linear(x, self.weights, self.constant)
+        return prediction
 
     def clip(self, prediction: F32) -> F32:
         """Bring predictions into the range of the labels seen so far."""
@@ -86,8 +94,8 @@ class LinearModel:
         self.descend(self.gradient(x, slope), weight)
 
 
-def linear(x: Matrix, weights: F32, constant: bool) -> F32:
-    """W . (x, 1) of every row.
+def linear(x: Matrix, weights: Any, constant: bool, dtype: Any = np.float32) -> Any:
+    """The product w . (x, 1) of every row.
 
     Examples
     --------
@@ -95,5 +103,5 @@ def linear(x: Matrix, weights: F32, constant: bool) -> F32:
     array([16.], dtype=float32)
     """
     if constant:
-        return np.asarray(x @ weights[:-1] + weights[-1], np.float32)
-    return np.asarray(x @ weights, np.float32)
+        return np.asarray(x @ weights[:-1] + weights[-1], dtype)
+    return np.asarray(x @ weights, dtype)

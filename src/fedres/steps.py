@@ -34,6 +34,7 @@ class Sgd:
 
     eta: float
     adaptive: ClassVar[bool] = False
+    clip: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _check_eta(self.eta)
@@ -47,13 +48,15 @@ class Sgd:
 class Adaptive:
     """Vowpal Wabbit's ``--adaptive``: G_j += g_j^2, then w_j -= eta * g_j / sqrt(G_j).
 
-    Gradients are applied one message at a time, and predictions are clipped to the range of
-    labels seen so far (with 0).
+    Gradients are applied one message at a time.
 
     Parameters
     ----------
     eta
         Step size; what VW calls ``-l``.
+    clip
+        Whether predictions are clipped to the range of labels seen so far (with 0), as VW does.
+        Where all labels are alike, clipping hides errors, and with them what models learn from.
 
     Examples
     --------
@@ -64,6 +67,7 @@ class Adaptive:
     """
 
     eta: float = 0.5
+    clip: bool = True
     adaptive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -25,10 +25,12 @@ class Independent:
     array([1.], dtype=float32)
     """
 
-    def __init__(self, rule: Rule, width: int, weight: float = 1.0) -> None:
+    def __init__(
+        self, rule: Rule, width: int, weight: float = 1.0, initial: F32 | None = None
+    ) -> None:
         self.rule = rule
         self.weight = weight
-        self.model = rule.local_model(width)
+        self.model = rule.local_model(width, initial)
         self._batch: list[tuple[Matrix, F32]] = []
 
     def predict(self, x: Matrix) -> F32:

@@ -53,6 +53,9 @@ class Rule:
         Bits a residual is sent with, and the range that fewer than 32 bits cover.
     local_step
         How local models move (eta_i), where that differs from the global model (eta).
+    ridge, solve_every
+        Of the ERM-based algorithms: weight of ||w||^2 in every argmin, and rounds from one
+        argmin to the next.
     """
 
     step: Step = field(default_factory=Adaptive)
@@ -64,19 +67,22 @@ class Rule:
     residual_bits: int = 32
     residual_span: tuple[float, float] = (-1.0, 1.0)
     local_step: Step | None = None
+    ridge: float = 0.0
+    solve_every: int = 1
 
     @property
     def step_of_clients(self) -> Step:
         """How local models move."""
         return self.local_step or self.step
 
-    def global_model(self, width: int) -> LinearModel:
+    def global_model(self, width: int, initial: F32 | None = None) -> LinearModel:
         """A global model that follows this rule."""
-        return LinearModel(width, self.step, self.loss, self.radius, self.constant)
+        return LinearModel(width, self.step, self.loss, self.radius, self.constant, initial)
 
-    def local_model(self, width: int) -> LinearModel:
+    def local_model(self, width: int, initial: F32 | None = None) -> LinearModel:
         """A local model that follows this rule."""
-        return LinearModel(width, self.step_of_clients, self.loss, self.radius, self.constant)
+        step = self.step_of_clients
+        return LinearModel(width, step, self.loss, self.radius, self.constant, initial)
 
 
 class Client:
@@ -92,6 +98,8 @@ class Client:
         Its number, in its uploads.
     weight
         lambda_i.
+    initial_global, initial_local
+        Weights to begin with, the constant's last; zeros if None.
 
     Examples
     --------
@@ -114,13 +122,15 @@ class Client:
         width_local: int,
         client: int = 0,
         weight: float = 1.0,
+        initial_global: F32 | None = None,
+        initial_local: F32 | None = None,
     ) -> None:
         self.rule = rule
         self.client = client
         self.weight = weight
         self.round = 0
-        self.local = rule.local_model(width_local)
-        empty = rule.global_model(width_global)
+        self.local = rule.local_model(width_local, initial_local)
+        empty = rule.global_model(width_global, initial_global)
         self.global_ = GlobalModel(0, empty.weights, float(empty.low), float(empty.high))
         self._constant = empty.constant
         self._incoming = self.global_
@@ -174,7 +184,8 @@ class Client:
         return upload
 
     def _seen(self, x_global: Matrix) -> F32:
-        return linear(x_global, self.global_.weights, self._constant)
+        seen: F32 = linear(x_global, self.global_.weights, self._constant)
+        return seen
 
 
 class Server:
@@ -190,6 +201,8 @@ class Server:
         lambda_i a client; 1 where none is given.
     history
         How many old versions ``aligned`` and ``asymmetric`` may look back on.
+    initial
+        Weights to begin with, the constant's last; zeros if None.
     """
 
     def __init__(
@@ -198,9 +211,10 @@ class Server:
         width: int,
         weights: dict[int, float] | None = None,
         history: int = 1000,
+        initial: F32 | None = None,
     ) -> None:
         self.rule = rule
-        self.global_ = rule.global_model(width)
+        self.global_ = rule.global_model(width, initial)
         self.version = 0
         self._weights = weights or {}
         self._history = history

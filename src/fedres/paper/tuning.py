@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedres.paper.protocol import CLIENTS, SCHEMES, StepSizes
-from fedres.simulation.settings import METHODS
+from fedres.simulation.settings import SGD_METHODS
 from fedres.simulation.sweep import Case, dataset
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def tune(data: Sequence[str], many: dict[str, int], grid: bool, run: Run) -> dic
     second = _best(table, ["data", "clients"], ["eta", "local_eta"])
     return {
         name: StepSizes(
-            {method: etas[name, method][0] for method in METHODS},
+            {method: etas[name, method][0] for method in SGD_METHODS},
             {
                 p: (first[name, p][0], second[name, p][0], first[name, p][1], second[name, p][1])
                 for p in wanted[name]

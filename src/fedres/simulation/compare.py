@@ -13,7 +13,7 @@ from fedres.intervals import Interval, interval
 from fedres.simulation.engine import simulate
 from fedres.simulation.parallel import run_all, working
 from fedres.simulation.run import Run
-from fedres.simulation.settings import METHODS, Method
+from fedres.simulation.settings import SGD_METHODS, Method
 from fedres.types import F64
 
 
@@ -129,7 +129,7 @@ def compare(
             method: simulate(
                 federation, method, rounds=rounds, delay=delay, alignment=alignment, seed=seed
             )
-            for method in METHODS
+            for method in SGD_METHODS
         }
 
     with working("loading compiled code (the first time, compiling it)", progress):
@@ -143,7 +143,7 @@ def compare(
         seeds,
         rounds,
         alignment,
-        {method: _outcome([run[method] for run in runs]) for method in METHODS},
+        {method: _outcome([run[method] for run in runs]) for method in SGD_METHODS},
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedres.algorithms.erm import is_squared
 from fedres.algorithms.sgd import Alignment
 from fedres.data.federation import Federation, Rows
 from fedres.data.views import View, no_view
@@ -14,7 +15,7 @@ from fedres.losses import Loss, find_loss
 from fedres.messages import Ledger, model_bytes, upload_bytes
 from fedres.simulation.run import LocalWeights, Run
 from fedres.simulation.schedule import Plan, plan
-from fedres.simulation.settings import ClientWeight, Method, Settings
+from fedres.simulation.settings import SGD_METHODS, ClientWeight, Initial, Method, Settings
 from fedres.steps import SMALLEST, Adaptive, Step
 from fedres.types import F32, F64, I32, I64
 
@@ -40,6 +41,11 @@ def simulate(
     residual_bits: int = 32,
     shuffle: bool = True,
     seed: int = 0,
+    initial_global: Initial | None = None,
+    initial_local: Initial | None = None,
+    ridge: float = 0.0,
+    solve_every: int = 1,
+    keep_path: bool = False,
     compiled: bool = True,
 ) -> Run:
     """Run one method on a federation and return what happened.
@@ -50,7 +56,9 @@ def simulate(
         Clients and their samples.
     method
         ``fedres``; ``independent`` (each client alone, on all features, without delay); or
-        ``central`` (the server alone, on the global features).
+        ``central`` (the server alone, on the global features): all three by SGD. Or
+        ``fedres-erm`` or its cousin ``fictitious-play``: both sides minimise over all samples
+        so far. Compiled for the squared loss; other losses are minimised anew each time.
     rounds
         T: samples that each client sees, going round and round through its rows. If None, every
         client sees each of its rows `passes` times; the busiest sets the pace, and the rows of
@@ -82,6 +90,15 @@ def simulate(
         Whether each pass goes through a client's rows in a new random order.
     seed
         Decides that order and random delays; nothing else is random.
+    initial_global, initial_local
+        Weights that models begin with, zeros if None; the constant's comes last and may be left
+        out. Local ones for all clients alike, or one row a client, or by client.
+    ridge
+        Of the methods that minimise: the weight of ||w||^2 in each argmin.
+    solve_every
+        Of the methods that minimise: rounds from one argmin to the next.
+    keep_path
+        Whether `Run.global_path` is kept.
     compiled
         False runs the objects of `fedres.algorithms` instead: the same result, slowly.
 
@@ -98,10 +115,15 @@ def simulate(
     settings = Settings(
         method, rounds, passes, as_delay(delay), step, local_step, alignment, find_loss(loss),
         batch, radius, client_weight, constant, residual_bits, shuffle, seed,
+        initial_global, initial_local, ridge, solve_every, keep_path,
     )  # fmt: skip
     settings.check(federation)
-    if compiled:
+    if compiled and method in SGD_METHODS:
         return _simulate(federation, settings)
+    if compiled and is_squared(settings.loss):
+        from fedres.simulation.erm_engine import simulate_erm
+
+        return simulate_erm(federation, settings)
     from fedres.simulation.reference import simulate_reference
 
     return simulate_reference(federation, settings)
@@ -131,7 +153,7 @@ def _simulate(federation: Federation, settings: Settings) -> Run:
     xg, xl = sides(federation, rows, settings.method)
     full_width = xl.width
     columns = None
-    if xl.sparse:
+    if xl.sparse and settings.initial_local is None:
         xl, columns = _own_columns(xl, rows.row_start)
     connected = bool(xg.width[0])  # else there is no server and nothing to wait for
     aligned = settings.alignment == "aligned" and connected
@@ -145,7 +167,7 @@ def _simulate(federation: Federation, settings: Settings) -> Run:
         settings.seed,
     )
     adaptive = settings.step.adaptive
-    low, high = settings.loss.clip if adaptive else (-np.inf, np.inf)
+    low, high = settings.loss.clip if settings.step.clip else (-np.inf, np.inf)
     rules = kernels.Rules(
         loss=kernels.SQUARED if settings.loss.name == "squared" else kernels.LOGISTIC,
         adaptive=adaptive,
@@ -166,6 +188,11 @@ def _simulate(federation: Federation, settings: Settings) -> Run:
     history = times.oldest + 1 + (not adaptive)
     global_ = _models(xg.width[:1], settings.constant, low, high, history)
     local = _models(xl.width, settings.constant, low, high)
+    begin_global, begin_local = settings.initial(federation, int(xg.width[0]), xl.width)
+    global_.weights[: len(begin_global)] = begin_global
+    if settings.initial_local is not None:
+        for i, weights in enumerate(begin_local):
+            local.weights[local.start[i] : local.start[i] + len(weights)] = weights
     depth = times.longest + 1
     cells = depth * clients * batch
     flight = kernels.Flight(
@@ -180,10 +207,11 @@ def _simulate(federation: Federation, settings: Settings) -> Run:
         np.zeros(turns),
         np.zeros(clients),
         np.zeros(1, np.int64),
+        np.zeros((turns + 1 if settings.keep_path else 0, len(begin_global)), np.float32),
     )
+    if settings.keep_path:
+        record.path[0] = begin_global
     weight = settings.weights(federation)
-    order = np.arange(len(rows.y), dtype=np.int32)
-    order -= np.repeat(rows.row_start[:-1], rows.counts).astype(np.int32)
     due_server = (
         times.due_server if connected else times.due_server._replace(last=times.due_server.first)
     )
@@ -192,7 +220,7 @@ def _simulate(federation: Federation, settings: Settings) -> Run:
         xl,
         rows.y,
         rows.row_start,
-        order,
+        row_order(rows),
         kernels.Cursor(*np.zeros((2, clients), np.int64)),
         times.active,
         times.due_local,
@@ -233,7 +261,15 @@ def _simulate(federation: Federation, settings: Settings) -> Run:
         _bytes(federation, settings, xg, xl, times, int(record.features_sent[0])),
         tested,
         seconds,
+        record.path if settings.keep_path else None,
     )
+
+
+def row_order(rows: Rows) -> I32:
+    """The numbers of each client's rows, from 0, in the order in which they stand."""
+    order = np.arange(len(rows.y), dtype=np.int32)
+    order -= np.repeat(rows.row_start[:-1], rows.counts).astype(np.int32)
+    return order
 
 
 def finish(
@@ -248,6 +284,7 @@ def finish(
     ledger: Ledger,
     test_predictions: F32 | None,
     seconds: float,
+    path: F32 | None,
 ) -> Run:
     """Turn sums of losses into averages."""
     seen = settings.rounds or settings.passes * federation.train.counts
@@ -265,6 +302,7 @@ def finish(
             ledger.down,
             test_predictions,
             seconds,
+            path,
         )
 
 

@@ -98,6 +98,7 @@ class Record(NamedTuple):
     weight_by_round: F64
     loss_by_client: F64
     features_sent: I64
+    path: F32  # the global model after each round, or nothing
 
 
 @_compile
@@ -595,6 +596,11 @@ def _play(
                 weight, local, flight, sums,
             )  # fmt: skip
         _serve(rules, batch, xg, row_start, due_server, n, weight, global_, flight, sums)
+        if record.path.shape[0] > 0:
+            size = record.path.shape[1]
+            at = ((n + 1) % global_.low.shape[0]) * (xg.width[0] + 1)
+            for j in range(size):
+                record.path[n + 1, j] = global_.weights[at + j]
     return rounds % global_.low.shape[0]
 
 

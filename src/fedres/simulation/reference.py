@@ -6,21 +6,25 @@ changed.
 
 from collections import defaultdict
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
+from fedres.algorithms import erm, fictitious_play, sgd
 from fedres.algorithms.baselines import Independent
-from fedres.algorithms.sgd import Client, Server
 from fedres.data.federation import Federation
 from fedres.data.views import client_rows
 from fedres.delays import Delay
-from fedres.messages import GlobalModel, Ledger, Upload
+from fedres.messages import GlobalModel, Ledger
+from fedres.models import linear
 from fedres.simulation.engine import finish, sides
 from fedres.simulation.kernels import shuffle_rows
 from fedres.simulation.run import Run
 from fedres.simulation.schedule import draw_delays, everyone, spread
-from fedres.simulation.settings import Settings
+from fedres.simulation.settings import SGD_METHODS, Settings
 from fedres.types import F32, I32
+
+ALGORITHMS: dict[str, Any] = {"fedres-erm": erm, "fictitious-play": fictitious_play}
 
 
 def simulate_reference(federation: Federation, settings: Settings) -> Run:
@@ -35,15 +39,26 @@ def simulate_reference(federation: Federation, settings: Settings) -> Run:
     ]
     labels = np.split(rows.y, rows.row_start[1:-1])
     alone = xg.width[0] == 0
-    learners: list[Independent] | list[Client]
+    begin_global, begin_local = settings.initial(federation, int(xg.width[0]), xl.width)
+    algorithm = ALGORITHMS.get(settings.method, sgd)
+    learners: list[Any]
     if alone:
-        learners = [Independent(rule, int(xl.width[i]), float(weight[i])) for i in range(clients)]
-    else:
         learners = [
-            Client(rule, int(xg.width[0]), int(xl.width[i]), i, float(weight[i]))
+            Independent(rule, int(xl.width[i]), float(weight[i]), begin_local[i])
             for i in range(clients)
         ]
-    server = Server(rule, int(xg.width[0]), dict(enumerate(map(float, weight))), history=turns)
+    else:
+        learners = [
+            algorithm.Client(
+                rule, int(xg.width[0]), int(xl.width[i]), i, float(weight[i]),
+                begin_global, begin_local[i],
+            )
+            for i in range(clients)
+        ]  # fmt: skip
+    server: Any = algorithm.Server(
+        rule, int(xg.width[0]), dict(enumerate(map(float, weight))), initial=begin_global
+    )
+    path = [begin_global]
 
     delay = Delay() if alone else settings.delay
     up, down = draw_delays(delay, clients, turns, settings.batch, settings.seed)
@@ -55,7 +70,7 @@ def simulate_reference(federation: Federation, settings: Settings) -> Run:
     )
     for n, i in zip(sent.tolist(), who.tolist(), strict=True):
         active[n].append(i)
-    to_server: dict[int, list[Upload]] = defaultdict(list)
+    to_server: dict[int, list[Any]] = defaultdict(list)
     to_client: dict[int, list[tuple[int, GlobalModel]]] = defaultdict(list)
     hands = [_Hand(len(labels[i]), i, settings) for i in range(clients)]
 
@@ -67,7 +82,7 @@ def simulate_reference(federation: Federation, settings: Settings) -> Run:
     began = perf_counter()
     for n in range(turns + 1):
         for i, model in sorted(to_client.pop(n, []), key=lambda item: item[1].version):
-            learners[i].refresh(model)  # type: ignore[union-attr]
+            learners[i].refresh(model)
         if n == turns:
             break
         for i in sorted(active[n]):
@@ -82,7 +97,6 @@ def simulate_reference(federation: Federation, settings: Settings) -> Run:
             else:
                 guess = learner.predict(*x)
                 upload = learner.observe(*x, y) or learner.flush()
-                assert upload is not None
                 to_server[n + int(up[i, n])].append(upload)
                 ledger.up += len(upload.pack())
             predictions[i, begin : begin + len(k)] = guess
@@ -97,6 +111,7 @@ def simulate_reference(federation: Federation, settings: Settings) -> Run:
         ):
             server.apply(upload)
         model = server.publish()
+        path.append(model.weights)
         for i in range(clients):
             to_client[n + 1 + int(down[i, n + 1])].append((i, model))
             # A client that rests fetches nothing; what was used of its uploads it hears later.
@@ -104,7 +119,8 @@ def simulate_reference(federation: Federation, settings: Settings) -> Run:
             ledger.down += len(model.pack(i)) if i in active[n] else used
     seconds = perf_counter() - began
 
-    models = [one.model if isinstance(one, Independent) else one.local for one in learners]
+    w_global, w_local = _final(learners, server, settings)
+    constant = settings.constant
     tested = None
     if federation.test is not None:
         test = federation.test
@@ -112,13 +128,27 @@ def simulate_reference(federation: Federation, settings: Settings) -> Run:
 
         def joint(i: int) -> F32:
             x_global, x_local = (client_rows(view, test.row_start, i) for view in views)
-            return server.global_.f(x_global) + models[i].f(x_local)
+            seen: F32 = linear(x_global, w_global, constant and bool(xg.width[0]))
+            residual: F32 = linear(x_local, w_local[i], constant and bool(xl.width[i]))
+            return seen + residual
 
         tested = np.concatenate([joint(i) for i in range(clients)])
     return finish(
         federation, settings, predictions, loss_by_round, weight_by_round, loss_by_client,
-        server.global_.weights, [model.weights for model in models], ledger, tested, seconds,
+        w_global, w_local, ledger, tested, seconds, np.array(path) if settings.keep_path else None,
     )  # fmt: skip
+
+
+def _final(learners: list[Any], server: Any, settings: Settings) -> tuple[F32, list[F32]]:
+    """The models at the end; clients that minimise do so once more, for the final global model."""
+    if settings.method in SGD_METHODS:
+        local = [one.model if isinstance(one, Independent) else one.local for one in learners]
+        return server.global_.weights, [model.weights for model in local]
+    final = GlobalModel(server.version + 1, server.weights, -np.inf, np.inf)
+    for learner in learners:
+        learner.refresh(final)
+        learner.settle()
+    return server.weights.astype(np.float32), [one.weights.astype(np.float32) for one in learners]
 
 
 class _Hand:

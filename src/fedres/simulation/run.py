@@ -75,6 +75,8 @@ class Run:
         Joint predictions of the final models on the test rows, not clipped.
     seconds
         Time spent in the rounds and on the test rows.
+    global_path
+        (rounds of `batch` samples + 1, weights): the global model after each, if it was kept.
     """
 
     federation: Federation
@@ -89,6 +91,7 @@ class Run:
     bytes_down: int
     test_predictions: F32 | None = field(repr=False)
     seconds: float = field(compare=False)
+    global_path: F32 | None = field(default=None, repr=False)
 
     @cached_property
     def accuracy_per_client(self) -> F64:
@@ -110,3 +113,9 @@ class Run:
     def accuracy(self) -> float:
         """Test accuracy, mean over clients."""
         return float(np.nanmean(self.accuracy_per_client))
+
+    def regret(self) -> F64:
+        """The average regret after each round of `batch` samples: see `regret_curve`."""
+        from fedres.simulation.regret import regret_curve
+
+        return regret_curve(self)

@@ -13,10 +13,12 @@ from fedres.delays import Delay
 from fedres.losses import Loss
 from fedres.messages import check_bits
 from fedres.steps import Step
-from fedres.types import F32
+from fedres.types import F32, I64
 
-Method = Literal["independent", "central", "fedres"]
+Method = Literal["independent", "central", "fedres", "fedres-erm", "fictitious-play"]
 METHODS: tuple[Method, ...] = get_args(Method)
+SGD_METHODS: tuple[Method, ...] = ("independent", "central", "fedres")
+Initial = Sequence[float] | NDArray[np.floating] | Mapping[Any, Any]
 
 ClientWeight = Literal["T/N"] | Sequence[float] | NDArray[np.floating] | Mapping[Any, float]
 
@@ -40,16 +42,23 @@ class Settings:
     residual_bits: int
     shuffle: bool
     seed: int
+    initial_global: Initial | None
+    initial_local: Initial | None
+    ridge: float
+    solve_every: int
+    keep_path: bool
 
     def __post_init__(self) -> None:
         choose("method", self.method, METHODS)
         choose("alignment", self.alignment, ALIGNMENTS)
-        for name in ("rounds", "passes", "batch"):
+        for name in ("rounds", "passes", "batch", "solve_every"):
             count = getattr(self, name)
             if count is not None and count < 1:
                 raise ValueError(f"{name} must be at least 1, not {count}")
         if self.radius is not None and not 0 < self.radius < np.inf:
             raise ValueError(f"radius must be a positive number or None, not {self.radius}")
+        if not 0 <= self.ridge < np.inf:
+            raise ValueError(f"ridge must be a number from 0 up, not {self.ridge}")
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be a number from 0 to 2^63 - 1, not {self.seed}")
         if self.local_step is not None and type(self.local_step) is not type(self.step):
@@ -109,10 +118,49 @@ class Settings:
             self.loss.residuals or _around(federation.label_values),
             # alone, a client has only one model, and one step
             self.local_step if self.method == "fedres" and federation.width_global else None,
+            self.ridge,
+            self.solve_every,
         )
+
+    def initial(
+        self,
+        federation: Federation,
+        global_width: int | None = None,
+        local_width: I64 | None = None,
+    ) -> tuple[F32, list[F32]]:
+        """Weights that the global model and each client's begin with."""
+        if global_width is None or local_width is None:
+            global_width, local_width = federation.width_global, federation.train.x_local.width
+        given = self.initial_local
+        by_client = isinstance(given, Mapping) or (given is not None and np.ndim(given) == 2)
+        if by_client and not isinstance(given, Mapping):
+            given = dict(zip(federation.clients, given, strict=True))  # type: ignore[arg-type]
+        return self._begin("initial_global", self.initial_global, global_width), [
+            self._begin(
+                "initial_local",
+                given.get(client) if isinstance(given, Mapping) else given,
+                int(local_width[i]),
+            )
+            for i, client in enumerate(federation.clients)
+        ]
+
+    def _begin(self, name: str, given: Any, width: int) -> F32:
+        """Weights of one model, the constant's last; it may be left out, and is then 0."""
+        size = width + (self.constant and width > 0)
+        begin = np.zeros(size, np.float32)
+        if given is not None:
+            weights = np.asarray(given, np.float32)
+            if weights.shape not in ((size,), (width,)):
+                raise ValueError(f"{name} has shape {weights.shape} for a model of {size} weights")
+            if not np.isfinite(weights).all():
+                raise ValueError(f"{name} must be finite numbers, not {given}")
+            begin[: len(weights)] = weights
+        return begin
 
     def check(self, federation: Federation) -> None:
         """Refuse a federation that these settings cannot run on."""
+        if self.method in ("fedres-erm", "fictitious-play") and not federation.width_global:
+            raise ValueError(f"{self.method} needs global features, and there are none")
         self.loss.check(federation.train.y)
         if (idle := np.flatnonzero(federation.train.counts == 0)).size:
             raise ValueError(f"client {federation.clients[idle[0]]!r} has no training rows")

@@ -87,6 +87,8 @@ def code_digest() -> str:
     names = (
         "simulation/kernels.py",
         "simulation/engine.py",
+        "simulation/erm_kernels.py",
+        "simulation/erm_engine.py",
         "simulation/schedule.py",
         "simulation/settings.py",
         "data/split.py",

@@ -15,7 +15,7 @@ from fedres.data.dataset import Dataset, load
 from fedres.data.split import federate
 from fedres.simulation.engine import simulate
 from fedres.simulation.parallel import map_unordered
-from fedres.simulation.settings import METHODS, Method, choose
+from fedres.simulation.settings import METHODS, SGD_METHODS, Method, choose
 from fedres.simulation.store import RunStore, code_digest, digest
 from fedres.steps import Adaptive, Sgd
 
@@ -66,7 +66,7 @@ class Case:
 
 def sweep(
     data: str | Sequence[str],
-    methods: Sequence[Method] = METHODS,
+    methods: Sequence[Method] = SGD_METHODS,
     clients: Sequence[int] = (10,),
     delays: Sequence[int] = (0,),
     seeds: int = 10,
