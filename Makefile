@@ -3,7 +3,7 @@ BIN := .venv/bin
 CORE := .venv/core
 DEV := .venv/dev
 
-.PHONY: demo test bench bench-cores lint clean
+.PHONY: demo test bench bench-cores bench-accuracy lint clean
 
 demo: $(CORE)  ## set everything up, compare the three methods on built-in data
 	$(BIN)/fedres compare --report report.html
@@ -20,6 +20,9 @@ lint: $(DEV)
 
 bench-cores: $(DEV)  ## what a second core is worth to a sweep (needs FEDRES_DATA)
 	$(BIN)/python benchmarks/cores.py
+
+bench-accuracy: $(DEV)  ## test accuracy beside logistic regression (needs FEDRES_DATA)
+	$(BIN)/python benchmarks/accuracy.py
 
 bench: $(DEV)  ## speed, as ratios to peers run in the same process
 	$(BIN)/python benchmarks/speed.py

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedres import theory as theory
     from fedres.data.dataset import Dataset as Dataset
     from fedres.data.dataset import load as load
     from fedres.data.federation import Federation as Federation
@@ -44,6 +45,8 @@ __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
+    if name == "theory":
+        return import_module("fedres.theory")
     if name in _HOMES:
         return getattr(import_module(f"fedres.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'fedres' has no attribute {name!r}")

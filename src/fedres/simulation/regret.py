@@ -1,0 +1,118 @@
+"""The regret of a run: how much it lost to the best pair of models in hindsight (section 2)."""
+
+import numpy as np
+
+from fedres.algorithms.joint import JointFit, Samples, best_pair
+from fedres.data.federation import Federation
+from fedres.data.views import client_rows
+from fedres.simulation.engine import sides
+from fedres.simulation.run import Run
+from fedres.simulation.schedule import spread
+from fedres.simulation.settings import Settings
+from fedres.types import F64, I32, I64, Matrix
+
+
+def regret_curve(run: Run) -> F64:
+    """The average regret after each round of `batch` samples.
+
+    The loss of the run less that of the best pair of models for all the samples it saw, both
+    weighted by lambda, over the weight of the samples so far. The pair has the run's radius,
+    constant and features.
+
+    Examples
+    --------
+    >>> import fedres
+    >>> run = fedres.simulate(fedres.federate("digits", clients=10, seed=0), rounds=500)
+    >>> curve = regret_curve(run)
+    >>> curve.shape
+    (500,)
+    >>> bool(curve[-1] < curve[49])
+    True
+    """
+    federation, settings = run.federation, run.settings
+    rows = rows_seen(federation, settings)
+    seen = rows >= 0
+    fit_loss = _losses_of_best(run, np.bincount(rows[seen], minlength=len(federation.train.y)))
+    y = federation.train.y[rows].astype(float)
+    suffered = settings.loss.value(run.predictions.astype(float), y)
+    lost = np.where(seen, suffered - fit_loss[rows], 0.0)
+    weight = settings.weights(federation).astype(float)
+    rounds = np.arange(0, rows.shape[1], settings.batch)
+    lost_by_round = np.cumsum(np.add.reduceat(weight @ lost, rounds))
+    weight_by_round = np.cumsum(np.add.reduceat(weight @ seen, rounds))
+    with np.errstate(invalid="ignore"):  # only clients of weight zero so far
+        return np.asarray(lost_by_round / weight_by_round, np.float64)
+
+
+def rows_seen(federation: Federation, settings: Settings) -> I64:
+    """Which training row each client saw in each round, (clients, rounds); -1 where it rested.
+
+    Examples
+    --------
+    >>> import fedres
+    >>> x, y = np.eye(3), [1.0, 2.0, 3.0]
+    >>> federation = fedres.Federation.from_arrays(x, x, y, client=["ann", "bob", "bob"])
+    >>> rows_seen(federation, fedres.simulate(federation, passes=2, shuffle=False).settings)
+    array([[ 0, -1,  0, -1],
+           [ 1,  2,  1,  2]])
+    """
+    counts, batch = federation.train.counts, settings.batch
+    seen = np.full((len(counts), settings.total(federation)), -1, np.int64)
+    messages = -(-counts // batch)
+    first = np.concatenate([[0], np.cumsum(messages)])
+    if not settings.cycle:
+        sent, _ = spread(counts, settings.passes, batch)
+        sent = sent.reshape(settings.passes, -1)
+    for i, n in enumerate(counts.tolist()):
+        if settings.cycle:
+            when = np.arange(seen.shape[1])
+        else:
+            k = np.arange(n)
+            when = (sent[:, first[i] + k // batch] * batch + k % batch).ravel()
+        seen[i, when] = federation.train.row_start[i] + _dealt(n, i, len(when), settings)
+    return seen
+
+
+def _dealt(rows: int, client: int, samples: int, settings: Settings) -> I32:
+    """The first so many rows that a client sees, pass after pass."""
+    # Compiled code takes a moment to load.
+    from fedres.simulation.kernels import shuffle_rows
+
+    passes = np.empty((-(-samples // rows), rows), np.int32)
+    order = np.arange(rows, dtype=np.int32)
+    for epoch in range(len(passes)):
+        if settings.shuffle:
+            shuffle_rows(order, 0, rows, settings.seed, client, epoch)
+        passes[epoch] = order
+    return passes.ravel()[:samples]
+
+
+def _losses_of_best(run: Run, times: I64) -> F64:
+    """The losses, row by row, of the best pair for rows seen so many times each."""
+    federation, settings = run.federation, run.settings
+    train = federation.train
+    views = sides(federation, train, settings.method)
+    weight = times * np.repeat(settings.weights(federation).astype(float), train.counts)
+    parts = [slice(*ends) for ends in zip(train.row_start[:-1], train.row_start[1:], strict=True)]
+    clients = [
+        Samples(
+            client_rows(views[0], train.row_start, i),
+            client_rows(views[1], train.row_start, i),
+            train.y[part],
+            weight[part],
+        )
+        for i, part in enumerate(parts)
+    ]
+    fit = best_pair(clients, settings.loss, constant=settings.constant, radius=settings.radius)
+    predicted = np.concatenate([_predict(fit, i, rows) for i, rows in enumerate(clients)])
+    losses = settings.loss.value(predicted, train.y.astype(float))
+    return np.asarray(losses, np.float64)
+
+
+def _predict(fit: JointFit, client: int, rows: Samples) -> F64:
+    return _linear(rows.x_global, fit.w_global) + _linear(rows.x_local, fit.w_local[client])
+
+
+def _linear(x: Matrix, w: F64) -> F64:
+    width = x.shape[1]
+    return np.asarray(x @ w[:width] + w[width:].sum(), np.float64)

@@ -1,0 +1,268 @@
+"""The paper's bounds on the average regret, and the settings that reach them.
+
+The paper states them as O(...): here every hidden constant is 1, and the logarithms that
+Theorem 1 hides are left out. So they say how regret *scales* with rounds, clients and delay, and
+how its terms compare; they are not numbers that a run must stay below.
+
+Throughout, with T rounds, P clients and round-trip delay tau:
+
+    W = |w^g_*|^2 + sum_i |w_{i,*}|^2
+
+is the size of the best pair of models, sigma^2 bounds the variance (of the gradient for SGD and
+the bandit, of the loss for ERM), and losses are gamma-smooth with gradients of at most G within
+the ball of radius D.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+PerClient = float | Sequence[float]
+
+
+def sgd_bound(
+    rounds: int,
+    clients: int,
+    delay: float,
+    *,
+    norm_global: float,
+    norm_local: PerClient,
+    sigma: float,
+    gamma: float,
+    radius: float,
+    gradient: float,
+    batch: int = 1,
+) -> float:
+    """Theorem 2, of FedRes.SGD.
+
+        sqrt(W sigma^2 / (P T)) + (gamma D^4 G^2 tau^2)^(1/3) / T^(2/3) + D G tau / T
+
+    With mini-batches (section 4) tau becomes tau + b.
+
+    Parameters
+    ----------
+    rounds, clients, delay
+        T, P and tau, in rounds of one sample.
+    norm_global, norm_local
+        |w^g_*| and |w_{i,*}|: one number for all clients, or one a client.
+    sigma, gamma, radius, gradient
+        sigma, gamma, D and G.
+    batch
+        b.
+
+    Examples
+    --------
+    >>> shape = dict(norm_global=1, norm_local=1, sigma=1, gamma=1, radius=1, gradient=1)
+    >>> round(sgd_bound(10_000, 3, 0, **shape), 5)  # sqrt(4 / 30,000)
+    0.01155
+    """
+    _check(
+        rounds=rounds, clients=clients, batch=batch, gamma=gamma, radius=radius, gradient=gradient
+    )
+    _check_from_zero(delay=delay, sigma=sigma)
+    size = _size(norm_global, norm_local, clients)
+    tau = delay + batch if batch > 1 else delay
+    return float(
+        np.sqrt(size * sigma**2 / (clients * rounds))
+        + np.cbrt(gamma * radius**4 * gradient**2 * tau**2) / rounds ** (2 / 3)
+        + radius * gradient * tau / rounds
+    )
+
+
+def sgd_step_size(
+    rounds: int,
+    clients: int,
+    delay: float,
+    *,
+    norm_global: float,
+    norm_local: PerClient,
+    sigma: float,
+    gamma: float,
+    gradient: float,
+    batch: int = 1,
+) -> float:
+    """The eta = eta_i of Appendix B that Theorem 2 is stated for.
+
+        min{ sqrt(W / (T P sigma^2)), (W / (gamma P^3 G^2 tau^2 T))^(1/3) }
+
+    Without delay the first alone. A mini-batch run is one of T/b rounds with variance sigma^2/b
+    and delay tau/b + 1 (section 4).
+
+    Parameters
+    ----------
+    rounds, clients, delay, norm_global, norm_local, sigma, gamma, gradient, batch
+        As in `sgd_bound`.
+
+    Examples
+    --------
+    >>> shape = dict(norm_global=1, norm_local=1, sigma=1, gamma=1, gradient=1)
+    >>> sgd_step_size(1_000_000, 3, 0, **shape) > sgd_step_size(1_000_000, 3, 500, **shape)
+    True
+    """
+    _check(rounds=rounds, clients=clients, batch=batch, sigma=sigma, gamma=gamma, gradient=gradient)
+    _check_from_zero(delay=delay)
+    size = _size(norm_global, norm_local, clients)
+    rounds_, variance = rounds / batch, sigma**2 / batch
+    tau = delay / batch + 1 if batch > 1 else delay
+    eta = np.sqrt(size / (rounds_ * clients * variance))
+    if tau > 0:
+        eta = min(eta, np.cbrt(size / (gamma * clients**3 * gradient**2 * tau**2 * rounds_)))
+    return float(eta)
+
+
+def erm_bound(
+    rounds: int,
+    clients: int,
+    delay: float,
+    *,
+    width_global: int,
+    width_local: int | Sequence[int],
+    sigma: float,
+    gamma: float,
+    radius: float,
+) -> float:
+    """Theorem 1, of FedRes.ERM, as Appendix A completes it, without its logarithms.
+
+        sqrt(d_all sigma^2 / (P T)) + (1 + D^2 gamma) (tau / T)^(3/4)
+        + ((1 + D^2 gamma) tau + d_all) / T            with d_all = d + sum_i d_i
+
+    Parameters
+    ----------
+    rounds, clients, delay
+        T, P and tau.
+    width_global, width_local
+        d and d_i, constants counted: one number for all clients, or one a client.
+    sigma, gamma, radius
+        sigma (of the loss), gamma and D.
+
+    Examples
+    --------
+    >>> erm_bound(100, 2, 0, width_global=2, width_local=3, sigma=1, gamma=1, radius=1)
+    0.28
+    """
+    _check(rounds=rounds, clients=clients, gamma=gamma, radius=radius)
+    _check_from_zero(delay=delay, sigma=sigma, width_global=width_global)
+    width = width_global + float(_per_client("width_local", width_local, clients).sum())
+    lag = 1 + radius**2 * gamma
+    return float(
+        np.sqrt(width * sigma**2 / (clients * rounds))
+        + lag * (delay / rounds) ** 0.75
+        + (lag * delay + width) / rounds
+    )
+
+
+def bandit_bound(
+    rounds: int,
+    clients: int,
+    actions: int,
+    delay: float,
+    *,
+    norm_global: float,
+    norm_local: PerClient,
+    sigma: float,
+    gamma: float,
+    radius: float,
+    gradient: float,
+) -> float:
+    """Theorem 3, of epsilon-greedy with FedRes.SGD, as Appendix D completes it.
+
+        (K^4 W sigma^2 / (P T))^(1/5) + (K^6 gamma D^4 G^2)^(1/8) / T^(1/4)
+        + (K (gamma D^4 G^2 tau^2)^(1/6) + (K^2 D G)^(1/3)) / T^(1/3) + K sqrt(D G tau / T)
+
+    Parameters
+    ----------
+    rounds, clients, actions, delay
+        T, P, K and tau.
+    norm_global, norm_local, sigma, gamma, radius, gradient
+        As in `sgd_bound`.
+
+    Examples
+    --------
+    >>> shape = dict(norm_global=1, norm_local=1, sigma=1, gamma=1, radius=1, gradient=1)
+    >>> round(bandit_bound(10**10, 1, 1, 0, **shape), 5)  # 2^(1/5) / 100 + ...
+    0.01511
+    """
+    _check(rounds=rounds, clients=clients, actions=actions, gamma=gamma)
+    _check(radius=radius, gradient=gradient)
+    _check_from_zero(delay=delay, sigma=sigma)
+    size = _size(norm_global, norm_local, clients)
+    smooth, reach = gamma * radius**4 * gradient**2, radius * gradient
+    return float(
+        (actions**4 * size * sigma**2 / (clients * rounds)) ** (1 / 5)
+        + (actions**6 * smooth) ** (1 / 8) / rounds ** (1 / 4)
+        + (actions * (smooth * delay**2) ** (1 / 6) + (actions**2 * reach) ** (1 / 3))
+        / rounds ** (1 / 3)
+        + actions * np.sqrt(reach * delay / rounds)
+    )
+
+
+def explore_every(
+    rounds: int,
+    clients: int,
+    actions: int,
+    *,
+    norm_global: float,
+    norm_local: PerClient,
+    sigma: float,
+    gamma: float,
+    radius: float,
+    gradient: float,
+) -> int:
+    """B of Appendix D: explore once in so many rounds. The delay has no say in it.
+
+        min{ (P T / (K^4 W sigma^2))^(1/5), T^(1/4) / (K^6 gamma D^4 G^2)^(1/8),
+             T^(1/3) / (K^2 D G)^(1/3) }                          rounded, and at least 1
+
+    Parameters
+    ----------
+    rounds, clients, actions
+        T, P and K.
+    norm_global, norm_local, sigma, gamma, radius, gradient
+        As in `sgd_bound`.
+
+    Examples
+    --------
+    >>> shape = dict(norm_global=1, norm_local=1, sigma=1, gamma=1, radius=1, gradient=1)
+    >>> explore_every(10**10, 1, 1, **shape)  # 100 / 2^(1/5)
+    87
+    """
+    _check(rounds=rounds, clients=clients, actions=actions, sigma=sigma, gamma=gamma)
+    _check(radius=radius, gradient=gradient)
+    size = _size(norm_global, norm_local, clients)
+    smooth, reach = gamma * radius**4 * gradient**2, radius * gradient
+    period = min(
+        (clients * rounds / (actions**4 * size * sigma**2)) ** (1 / 5),
+        rounds ** (1 / 4) / (actions**6 * smooth) ** (1 / 8),
+        (rounds / (actions**2 * reach)) ** (1 / 3),
+    )
+    return max(1, round(float(period)))
+
+
+def _size(norm_global: float, norm_local: PerClient, clients: int) -> float:
+    _check_from_zero(norm_global=norm_global)
+    local = _per_client("norm_local", norm_local, clients)
+    size = norm_global**2 + float((local**2).sum())
+    if size == 0:
+        raise ValueError("norm_global and norm_local are all 0: give a best pair other than zero")
+    return size
+
+
+def _per_client(name: str, values: PerClient, clients: int) -> np.ndarray:
+    given = np.asarray(values, float)
+    if given.ndim and given.shape != (clients,):
+        raise ValueError(f"{name} has {given.size} values for {clients} clients: give one or each")
+    for value in given.ravel().tolist():
+        _check_from_zero(**{name: value})
+    return np.broadcast_to(given, clients)
+
+
+def _check(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 < value < np.inf:
+            raise ValueError(f"{name} must be a positive number, not {value}")
+
+
+def _check_from_zero(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 <= value < np.inf:
+            raise ValueError(f"{name} must be a number from 0 up, not {value}")

@@ -1,0 +1,101 @@
+from time import perf_counter
+
+import numpy as np
+import pytest
+
+import fedres
+from conftest import random_federation
+from fedres.algorithms.joint import Samples, best_pair
+from fedres.data.views import client_rows
+from fedres.simulation.engine import sides
+from fedres.simulation.regret import regret_curve, rows_seen
+
+SETTINGS = [
+    {"rounds": 50},
+    {"rounds": 50, "batch": 8, "delay": 6},
+    {"passes": 3},
+    {"passes": 2, "batch": 4, "delay": 5},
+    {"passes": 2, "client_weight": "T/N"},
+    {"rounds": 31, "client_weight": [1.0, 0.5, 3.0]},
+    {"passes": 2, "shuffle": False},
+    {"rounds": 40, "radius": 0.1},
+    {"rounds": 40, "constant": False},
+    {"rounds": 40, "method": "independent"},
+    {"rounds": 40, "method": "central"},
+]
+
+
+def test_by_hand():
+    """One feature, always 1: the best constant for labels 1, 2, 3, 3, 3, 3 is 2.5."""
+    x, y = np.ones((6, 1)), np.array([1.0, 2, 3, 3, 3, 3])
+    federation = fedres.Federation.from_arrays(x, None, y, np.zeros(6))
+    run = fedres.simulate(
+        federation, step=fedres.Sgd(0.5), constant=False, shuffle=False
+    )  # predicts the last label
+    lost = (np.array([0.0, 1, 2, 3, 3, 3]) - y) ** 2 - (2.5 - y) ** 2
+    np.testing.assert_allclose(run.regret(), np.cumsum(lost) / np.arange(1, 7), atol=1e-6)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_the_rows_are_those_the_run_saw(settings):
+    """With nothing learned, the loss tells the label, and so the row."""
+    federation = random_federation(rows=13)
+    run = fedres.simulate(federation, step=fedres.Sgd(1e-12), **settings)
+    rows = rows_seen(federation, run.settings)
+    assert ((rows >= 0) == ~np.isnan(run.predictions)).all()
+    weight = run.settings.weights(federation)[:, None] * (rows >= 0)
+    squares = np.where(rows >= 0, federation.train.y[rows] ** 2, 0)
+    starts = np.arange(0, rows.shape[1], run.settings.batch)
+    by_round = np.add.reduceat((weight * squares).sum(axis=0), starts)
+    mass = np.add.reduceat(weight.sum(axis=0), starts)
+    np.testing.assert_allclose(run.loss_by_round, by_round / mass, rtol=1e-4)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_the_last_value_is_the_loss_less_that_of_the_best_pair(settings):
+    federation = random_federation(rows=13)
+    run = fedres.simulate(federation, step=fedres.Sgd(0.01), **settings)
+    weight, rows = run.settings.weights(federation), rows_seen(federation, run.settings)
+    train, method = federation.train, settings.get("method", "fedres")
+    views = sides(federation, train, method)
+    clients = []
+    for i, seen in enumerate(rows):
+        own = seen[seen >= 0] - train.row_start[i]
+        shared, local = (client_rows(view, train.row_start, i)[own] for view in views)
+        labels = train.y[train.row_start[i] + own]
+        clients.append(Samples(shared, local, labels, np.full(len(own), float(weight[i]))))
+    fit = best_pair(clients, constant=run.settings.constant, radius=run.settings.radius)
+    mass = sum(client.weight.sum() for client in clients)
+    curve = run.regret()
+    assert curve.shape == run.loss_by_round.shape
+    assert curve[-1] == pytest.approx(run.loss - fit.loss / mass, abs=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_one_that_learns_nothing_loses_to_the_best(loss, sparse):
+    federation = random_federation(rows=40, labels="signs", sparse=sparse)
+    run = fedres.simulate(federation, rounds=100, step=fedres.Sgd(1e-9), loss=loss)
+    assert run.regret()[-1] > 0
+
+
+def test_regret_falls_where_a_pair_of_models_can_be_right():
+    rng = np.random.default_rng(0)
+    clients, n, d = 5, 2000, 3
+    x_global, x_local = rng.normal(size=(2, clients * n, d))
+    owner = np.repeat(np.arange(clients), n)
+    y = x_global @ rng.normal(size=d) + (x_local * rng.normal(size=(clients, d))[owner]).sum(1)
+    federation = fedres.Federation.from_arrays(x_global, x_local, y, owner)
+    curve = regret_curve(fedres.simulate(federation, rounds=n, step=fedres.Sgd(0.02)))
+    at = [curve[t - 1] for t in (20, 200, 2000)]
+    assert at[0] > 5 * at[1] > 25 * at[2] > 0
+
+
+@pytest.mark.parametrize(("clients", "rounds", "rows"), [(1, 20_000, 300), (1000, 500, 60)])
+def test_replay_takes_well_under_a_second(clients, rounds, rows):
+    federation = random_federation(clients=clients, rows=rows)
+    run = fedres.simulate(federation, rounds=rounds)
+    began = perf_counter()
+    rows_seen(federation, run.settings)
+    assert perf_counter() - began < 1
+    assert np.isfinite(run.regret()).all()

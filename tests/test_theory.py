@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+
+from fedres import theory
+
+BALL = {"sigma": 0.5, "gamma": 3.0, "radius": 2.0}
+SHAPE = {"norm_global": 2.0, "norm_local": 1.0, "gradient": 1.5, **BALL}
+STEP = {name: value for name, value in SHAPE.items() if name != "radius"}
+WIDTHS = {"width_global": 5, "width_local": 2, **BALL}
+
+
+def test_sgd_bound_by_hand():
+    # W = 4 + 5; sqrt(9 / 4 / 5000) + (3 * 16 * 9 / 4 * 64)^(1/3) / 100 + 2 * 1.5 * 8 / 1000
+    expected = np.sqrt(9 / 4 / 5000) + (108 * 64) ** (1 / 3) / 100 + 0.024
+    assert theory.sgd_bound(1000, 5, 8, **SHAPE) == pytest.approx(expected)
+
+
+def test_batches_add_to_the_delay():
+    assert theory.sgd_bound(1000, 5, 8, batch=4, **SHAPE) == theory.sgd_bound(1000, 5, 12, **SHAPE)
+
+
+def test_step_size_by_hand():
+    assert theory.sgd_step_size(1000, 5, 0, **STEP) == pytest.approx(np.sqrt(9 / (5000 * 0.25)))
+    delayed = np.cbrt(9 / (3 * 125 * 2.25 * 64 * 1000))
+    assert theory.sgd_step_size(1000, 5, 8, **STEP) == pytest.approx(delayed)
+    # batches of 4: 250 rounds, variance 1/16, delay 3
+    batched = min(np.sqrt(9 / (250 * 5 / 16)), np.cbrt(9 / (3 * 125 * 2.25 * 9 * 250)))
+    assert theory.sgd_step_size(1000, 5, 8, batch=4, **STEP) == pytest.approx(batched)
+
+
+def test_erm_bound_by_hand():
+    # 5 + 3 * 2 = 11 weights, 1 + D^2 gamma = 13
+    expected = np.sqrt(11 / 4 / 30_000) + 13 * (16 / 10_000) ** 0.75 + (13 * 16 + 11) / 10_000
+    assert theory.erm_bound(10_000, 3, 16, **WIDTHS) == pytest.approx(expected)
+
+
+def test_bandit_bound_by_hand():
+    # W = 9, gamma D^4 G^2 = 108, D G = 3, K = 2
+    expected = (
+        (16 * 9 / 4 / (5 * 4096)) ** 0.2
+        + (64 * 108) ** 0.125 / 8
+        + (2 * (108 * 9) ** (1 / 6) + 12 ** (1 / 3)) / 16
+        + 2 * np.sqrt(9 / 4096)
+    )
+    assert theory.bandit_bound(4096, 5, 2, 3, **SHAPE) == pytest.approx(expected)
+
+
+def test_explore_every_by_hand():
+    first = (5 * 10**8 / (16 * 9 / 4)) ** 0.2
+    second = 100 / (64 * 108) ** 0.125
+    third = np.cbrt(10**8 / 12)
+    assert theory.explore_every(10**8, 5, 2, **SHAPE) == round(min(first, second, third)) == 27
+    assert theory.explore_every(10, 5, 20, **SHAPE) == 1
+
+
+@pytest.mark.parametrize(
+    ("bound", "slope"),
+    [
+        (lambda t, tau: theory.sgd_bound(t, 5, tau, **SHAPE), -1 / 2),
+        (lambda t, tau: theory.erm_bound(t, 5, tau, **WIDTHS), -1 / 2),
+        (lambda t, tau: theory.bandit_bound(t, 5, 4, tau, **SHAPE), -1 / 5),
+    ],
+    ids=["sgd", "erm", "bandit"],
+)
+def test_the_delay_moves_only_lower_order_terms(bound, slope):
+    late = [bound(10**k, 50) / bound(10**k, 0) for k in (4, 12, 60)]
+    assert late == sorted(late, reverse=True)
+    assert late[-1] == pytest.approx(1, abs=1e-2)
+    fitted = np.log(bound(10**61, 50) / bound(10**60, 50)) / np.log(10)
+    assert fitted == pytest.approx(slope, abs=0.01)
+
+
+def test_sharing_beats_learning_alone():
+    """The global model costs all clients together what it would cost each of them alone."""
+    many = theory.sgd_bound(1000, 50, 0, **SHAPE)
+    alone = theory.sgd_bound(1000, 1, 0, **SHAPE)
+    assert many == pytest.approx(alone * np.sqrt((4 / 50 + 1) / (4 + 1)))
+
+
+def test_norms_a_client():
+    each = SHAPE | {"norm_local": [1.0, 2.0, 0.0]}
+    assert theory.sgd_bound(100, 3, 0, **each) == pytest.approx(np.sqrt(9 / 4 / 300))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sigma": -1}, "sigma must be a number from 0 up, not -1"),
+        ({"radius": 0}, "radius must be a positive number, not 0"),
+        ({"gamma": np.nan}, "gamma must be a positive number, not nan"),
+        ({"norm_local": [1.0, 2.0]}, "norm_local has 2 values for 3 clients"),
+        ({"norm_local": -2.0}, "norm_local must be a number from 0 up, not -2.0"),
+        ({"norm_local": 0.0, "norm_global": 0.0}, "all 0"),
+    ],
+)
+def test_bad_input(change, message):
+    with pytest.raises(ValueError, match=message):
+        theory.sgd_bound(100, 3, 0, **SHAPE | change)
