@@ -222,6 +222,31 @@ def against_size():
     console.print(table)
 
 
+def against_rounds():
+    """What a round of ERM costs late in a run, beside an early one: client and server objects."""
+    from fedres.algorithms.erm import Client, Server
+    from fedres.algorithms.sgd import Rule
+
+    rng = np.random.default_rng(0)
+    rule = Rule(radius=10.0)
+    client, server = Client(rule, 16, 16), Server(rule, 16)
+    seconds = []
+    for _ in range(10_100):
+        sample = rng.normal(size=(1, 16)), rng.normal(size=(1, 16)), rng.normal(size=1)
+        xg, xl, y = (part.astype(np.float32) for part in sample)
+        began = perf_counter()
+        client.predict(xg, xl)
+        server.apply(client.observe(xg, xl, y))
+        client.refresh(server.publish())
+        seconds.append(perf_counter() - began)
+    early, late = np.median(seconds[50:150]), np.median(seconds[9950:10_050])
+    table = Table(title="A round of FedRes.ERM", box=box.SIMPLE_HEAD, title_justify="left")
+    for column in ("round 100, us", "round 10,000, us", "late / early"):
+        table.add_column(column, justify="right")
+    table.add_row(f"{1e6 * early:.0f}", f"{1e6 * late:.0f}", f"{late / early:.2f}")
+    console.print(table)
+
+
 def start(command, env=None):
     subprocess.run(command, capture_output=True, check=True, env=env)
 
@@ -249,4 +274,5 @@ if __name__ == "__main__":
     else:
         against_peers()
         against_size()
+        against_rounds()
         against_the_clock()

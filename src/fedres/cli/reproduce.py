@@ -24,7 +24,8 @@ def reproduce(
 ) -> None:
     """Reproduce the paper: figures, claims judged, one report. Stopped, it resumes.
 
-    Figures: overall, clients, delay, clients-delay, bits, bytes, local-all, vw-default.
+    Figures: overall, clients, delay, clients-delay, bits, bytes, local-all, vw-default,
+    appendix-c, regret.
 
     Example: fedres reproduce --figure delay --data letter,pendigits --seeds 50 --jobs 2
     """

@@ -32,7 +32,10 @@ FIGURES = {
     "bytes": "Beyond the paper: accuracy against bytes sent, with batches of 1 to 25 samples",
     "local-all": "Beyond the paper: local models on all features",
     "vw-default": "Figures 1 and 2 again, with Vowpal Wabbit's default step size",
+    "appendix-c": "Figures 6 and 7: SGD, ERM and fictitious play",
+    "regret": "Measured regret, beside Theorem 2",
 }
+SYNTHETIC = ("appendix-c", "regret")  # need no data set
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from fedres.paper import appendix_c, regret
 from fedres.paper.claims import Claim, judge
-from fedres.paper.protocol import CLIENTS, FIGURES, MANY, SETS, StepSizes, cases, possible_clients
+from fedres.paper.protocol import (
+    CLIENTS,
+    FIGURES,
+    MANY,
+    SETS,
+    SYNTHETIC,
+    StepSizes,
+    cases,
+    possible_clients,
+)
 from fedres.paper.tuning import tune
 from fedres.simulation.parallel import count_cores
 from fedres.simulation.settings import choose
-from fedres.simulation.store import RunStore
+from fedres.simulation.store import RunStore, code_digest, digest
 from fedres.simulation.sweep import Backend, Case, dataset, run_cases
 
 if TYPE_CHECKING:
@@ -70,6 +81,8 @@ class Reproduction:
         Per set, what a figure must say of it.
     claims
         Per form of FedRes, the claims judged.
+    synthetic
+        Tables of the figures that need no data set.
     cost
         What was computed anew.
     """
@@ -82,6 +95,7 @@ class Reproduction:
     sizes: dict[str, StepSizes]
     notes: dict[str, str]
     claims: dict[str, list[Claim]]
+    synthetic: "dict[str, pd.DataFrame]"
     cost: Meter
 
 
@@ -124,12 +138,16 @@ def reproduce(
     progress
         Whether to show progress bars.
     """
-    names = list(data) if data is not None else sets_here()
     wanted = list(figures) if figures is not None else list(FIGURES)
     for figure in wanted:
         choose("figure", figure, tuple(FIGURES))
+    choose("backend", backend, ("joblib", "ray"))
+    swept = [figure for figure in wanted if figure not in SYNTHETIC]
+    names = (list(data) if data is not None else sets_here()) if swept else []
     if seeds < 2:
         raise ValueError(f"seeds must be at least 2, to have intervals, not {seeds}")
+    import pandas as pd
+
     store = store or RunStore(None)
     meter = Meter(count_cores(cores))
 
@@ -142,16 +160,23 @@ def reproduce(
         return table
 
     many = {name: possible_clients(name, MANY) for name in names}
-    for name in names:
-        if many[name] < min(CLIENTS):
+    for name, clients in many.items():
+        if clients < min(CLIENTS):
             raise ValueError(
                 f"{name} has too few rows for even {min(CLIENTS)} clients: leave it out"
             )
-    grid = bool({"clients", "clients-delay"} & set(wanted))
+    synthetic = {
+        name: _kept(store, name, seeds, cores, progress) for name in wanted if name in SYNTHETIC
+    }
+    if not swept:
+        return Reproduction(
+            pd.DataFrame(), tuple(wanted), (), seeds, {}, {}, {}, {}, synthetic, meter
+        )
+    grid = bool({"clients", "clients-delay"} & set(swept))
     sizes = tune(names, many, grid, run)
     tagged = [
         pair
-        for figure in wanted
+        for figure in swept
         for name in names
         for pair in cases(figure, name, sizes[name], many[name], seeds)
     ]
@@ -167,5 +192,24 @@ def reproduce(
         sizes,
         {name: dataset(name).note for name in names if dataset(name).note},
         {form: judge(table, form) for form in ("aligned", "arrival")},
+        synthetic,
         meter,
     )
+
+
+def _kept(
+    store: RunStore, figure: str, seeds: int, cores: int | None, progress: bool
+) -> "pd.DataFrame":
+    """The table of a figure that needs no data set: from the store, or computed and kept there."""
+    import pandas as pd
+
+    module = appendix_c if figure == "appendix-c" else regret
+    source = Path(module.__file__ or "").read_bytes()
+    key = digest(figure.encode(), str(seeds).encode(), code_digest().encode(), source)
+    found = store.get([key])
+    if not found:
+        compute = appendix_c.appendix_c if figure == "appendix-c" else regret.regret
+        table = compute(seeds, cores=cores, progress=progress)
+        store.put({key: {str(column): table[column].tolist() for column in table}})
+        return table
+    return pd.DataFrame(found[key])

@@ -13,6 +13,7 @@ from fedres.intervals import interval
 from fedres.paper.protocol import FIGURES, SCHEMES
 from fedres.paper.reproduce import Reproduction
 from fedres.report.plots import STYLE
+from fedres.report.theory_figures import appendix_c_figures, regret_figure
 from fedres.report.words import COLOURS
 
 if TYPE_CHECKING:
@@ -32,6 +33,12 @@ def draw(result: Reproduction) -> Iterator[tuple[str, str, Figure, "pd.DataFrame
     mpl.rcParams.update(STYLE)
     for name in result.figures:
         title = FIGURES[name]
+        if name == "appendix-c":
+            yield from appendix_c_figures(result.synthetic[name])
+            continue
+        if name == "regret":
+            yield name, title, *regret_figure(result.synthetic[name])
+            continue
         numbers = summarise(result.table[result.table.figure == name])
         if name in ("overall", "local-all", "vw-default"):
             yield name, title, _by_set(result, numbers, title), numbers

@@ -80,6 +80,8 @@ def _count(result: Reproduction, form: str) -> str:
 
 def _redraws(result: Reproduction) -> dict[str, str]:
     """Per set, how often the merged classes had to be drawn again."""
+    if result.table.empty:
+        return {}
     once = result.table.drop_duplicates(["data", "clients", "seed", "local"])
     found = {}
     for name, part in once.groupby("data", sort=False):

@@ -55,7 +55,8 @@ def print_claims(result: Reproduction) -> None:
     console = Console()
     if table.row_count:
         console.print(table)
-    console.print(f"{result.cost}.", highlight=False)
+    if result.data:
+        console.print(f"{result.cost}.", highlight=False)
 
 
 def _coloured(verdict: str) -> str:

@@ -42,10 +42,27 @@ def map_unordered(
 
     In processes: they start slowly, but do not wait for each other's Python.
     """
+    return _map(function, arguments, cores, progress, "generator_unordered")
+
+
+def map_in_order(
+    function: Callable[[A], T], arguments: Sequence[A], cores: int | None, progress: str | None
+) -> list[T]:
+    """The same, all results at the end, in order."""
+    return list(_map(function, arguments, cores, progress, "generator"))
+
+
+def _map(
+    function: Callable[[A], T],
+    arguments: Sequence[A],
+    cores: int | None,
+    progress: str | None,
+    return_as: str,
+) -> Iterator[T]:
     jobs = count_cores(cores)
     if jobs == 1 or len(arguments) <= 1:
         return with_bar(map(function, arguments), len(arguments), progress)
-    pool = Parallel(n_jobs=jobs, backend="loky", return_as="generator_unordered")
+    pool = Parallel(n_jobs=jobs, backend="loky", return_as=return_as)
     done = pool(delayed(function)(argument) for argument in arguments)
     return with_bar(done, len(arguments), progress)
 

@@ -1,0 +1,140 @@
+"""Figures of appendix C and of measured regret."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedres.intervals import interval
+from fedres.paper.regret import amortised, slope
+from fedres.report.words import COLOURS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAMES = {
+    "fedres": ("FedRes.SGD, adaptive step", COLOURS["fedres"]),
+    "fedres-erm": ("FedRes.ERM", "#15803d"),
+    "fictitious-play": ("Fictitious play", "#b91c1c"),
+}
+SHADES = ("#2563eb", "#0d9488", "#9333ea")
+
+
+def appendix_c_figures(table: "pd.DataFrame") -> Iterator[tuple[str, str, Figure, "pd.DataFrame"]]:
+    """Figure 6, the average loss, and Figure 7, the path of the global model."""
+    rollouts = table.seed.nunique()
+    quantiles = table.groupby(["method", "round"])[["loss", "first", "second"]].quantile(
+        np.array([0.1, 0.5, 0.9])
+    )
+    numbers = quantiles.rename_axis(index=["method", "round", "quantile"]).reset_index()
+    wide = numbers.pivot(index=["method", "round"], columns="quantile")
+
+    title = "Figure 6: average loss of the three algorithms of appendix C"
+    figure = Figure(figsize=(7.5, 4.4), layout="constrained")
+    axes = figure.subplots()
+    for method, (label, colour) in NAMES.items():
+        _curve(axes, wide.loc[method, "loss"], label, colour)
+    axes.set_yscale("log")
+    axes.set_ylabel("average squared loss so far")
+    axes.set_title(f"{title}\n(median and 10% to 90% of {rollouts} rollouts)")
+    axes.legend()
+    yield "appendix-c-loss", title, figure, numbers
+
+    title = "Figure 7: the path of the global model, which should go from (1, 0) to (0, 1)"
+    figure = Figure(figsize=(11, 3.9), layout="constrained")
+    for axes, (method, (label, _)) in zip(
+        figure.subplots(1, 3, sharey=True), NAMES.items(), strict=True
+    ):
+        _curve(axes, wide.loc[method, "first"], "first component: 1 to 0", "#2563eb")
+        _curve(axes, wide.loc[method, "second"], "second component: 0 to 1", "#dc2626")
+        axes.set_title(label)
+        axes.set_ylim(-1.3, 2.0)
+    figure.axes[0].set_ylabel("weight")
+    figure.axes[0].legend(loc="lower right")
+    figure.suptitle(f"{title} (median and 10% to 90% of {rollouts} rollouts)", fontweight="bold")
+    yield "appendix-c-path", title, figure, numbers
+
+
+def _curve(axes: Axes, part: Any, label: str, colour: str) -> None:
+    axes.plot(part.index, part[0.5], color=colour, label=label, lw=1.8)
+    axes.fill_between(part.index, part[0.1], part[0.9], color=colour, alpha=0.15, lw=0)
+    axes.set_xscale("log")
+    axes.set_xlabel("round")
+
+
+def regret_figure(table: "pd.DataFrame") -> tuple[Figure, "pd.DataFrame"]:
+    """Regret against T and P, and what delays and batches cost as T grows."""
+    keys = ["axis", "rounds", "clients", "delay", "batch", "eta"]
+    numbers = (
+        table.groupby(keys, sort=False)
+        .regret.agg(["mean", _half, "count"])
+        .set_axis(["regret", "half", "seeds"], axis=1)
+        .reset_index()
+    )
+    figure = Figure(figsize=(12.5, 4.3), layout="constrained")
+    by_rounds, ratio, by_clients = figure.subplots(1, 3)
+    delays = table[table.axis == "delay"]
+    for colour, (tau, part) in zip(SHADES, delays.groupby("delay"), strict=True):
+        fit = slope(part, "rounds")
+        label = f"delay {tau}: slope {fit.mean:.2f} ± {fit.half:.2f}"
+        _band(by_rounds, numbers[(numbers.axis == "delay") & (numbers.delay == tau)], "rounds",
+              label, colour)  # fmt: skip
+    base = numbers[(numbers.axis == "delay") & (numbers.delay == 0)]
+    by_rounds.plot(
+        base.rounds,
+        1.6 * base.regret.iloc[0] * np.sqrt(base.rounds.iloc[0] / base.rounds),
+        color="black", lw=1, ls=":", label="slope -1/2 (Theorem 2)",
+    )  # fmt: skip
+    by_rounds.set(xscale="log", yscale="log", xlabel="rounds T", ylabel="average regret")
+    by_rounds.set_title("Regret against T (P = 10)")
+    by_rounds.legend(fontsize=8)
+
+    none = delays[delays.delay == 0].set_index(["rounds", "seed"]).regret
+    lines: list[tuple[str, Any, str]] = [
+        (f"delay {tau}", delays[delays.delay == tau], SHADES[k])
+        for k, tau in enumerate(sorted(delays.delay.unique()))
+        if tau
+    ]
+    batches = table[table.axis == "batch"]
+    lines += [
+        (f"batches of {b}", batches[batches.batch == b], colour)
+        for b, colour in zip(sorted(batches.batch.unique()), ("#d97706", "#b91c1c"), strict=False)
+    ]
+    for label, part, colour in lines:
+        relative = (part.set_index(["rounds", "seed"]).regret / none).groupby("rounds")
+        found = [interval(values) for _, values in relative]
+        ratio.errorbar(
+            list(relative.groups), [one.mean for one in found], [one.half for one in found],
+            color=colour, label=label, marker="o", ms=3.5, capsize=3,
+        )  # fmt: skip
+    ratio.axhline(1, color="black", lw=1, ls=":")
+    ratio.set(xscale="log", yscale="log", xlabel="rounds T", ylabel="regret / regret without")
+    ratio.set_title("What delay and batches cost")
+    ratio.legend(fontsize=8)
+
+    clients = numbers[numbers.axis == "clients"]
+    _band(by_clients, clients, "clients", "measured", SHADES[0])
+    shape = amortised(clients.clients.to_numpy(float))
+    by_clients.plot(
+        clients.clients, shape * clients.regret.iloc[0] / shape[0],
+        color="black", lw=1, ls=":", label="shape of Theorem 2",
+    )  # fmt: skip
+    by_clients.set(xscale="log", yscale="log", xlabel="clients P", ylabel="average regret")
+    by_clients.set_title("Regret against P (T = 1000)")
+    by_clients.legend(fontsize=8)
+    seeds = table.seed.nunique()
+    figure.suptitle(f"Regret, measured (95% intervals over {seeds} seeds)", fontweight="bold")
+    return figure, numbers
+
+
+def _half(values: "pd.Series") -> float:
+    return interval(values).half
+
+
+def _band(axes: Axes, part: "pd.DataFrame", x: str, label: str, colour: str) -> None:
+    axes.plot(part[x], part.regret, color=colour, label=label, marker="o", ms=3.5)
+    axes.fill_between(
+        part[x], part.regret - part.half, part.regret + part.half, color=colour, alpha=0.2, lw=0
+    )

@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+
+from fedres.paper.appendix_c import METHODS, appendix_c, marks
+from fedres.paper.regret import Point, regret, slope
+from fedres.paper.reproduce import reproduce
+from fedres.report.theory_figures import appendix_c_figures, regret_figure
+from fedres.simulation.store import RunStore
+
+
+def test_appendix_c():
+    table = appendix_c(rollouts=6, cores=2)
+    assert len(table) == 6 * len(METHODS) * len(marks())
+    end = table[table["round"] == 20_000].groupby("method")[["loss", "first", "second"]].median()
+    assert end.loss["fedres-erm"] < 1e-3 < end.loss["fedres"] < 2e-2 < end.loss["fictitious-play"]
+    for method in ("fedres", "fedres-erm"):
+        assert end["first"][method] == pytest.approx(0, abs=1e-3)
+        assert end["second"][method] == pytest.approx(1, abs=1e-3)
+    assert end["second"]["fictitious-play"] < 0.9  # stuck
+    loss, path = appendix_c_figures(table)
+    assert len(loss[2].axes) == 1
+    assert len(path[2].axes) == 3
+
+
+def test_regret_falls_with_rounds_and_delay_matters_less_and_less():
+    points = [
+        Point("delay", rounds, delay=tau) for rounds in (250, 1000, 4000) for tau in (0, 10, 50)
+    ]
+    points += [Point("batch", rounds, batch=10) for rounds in (250, 1000, 4000)]
+    points += [Point("clients", 500, clients=clients) for clients in (1, 4, 16)]
+    table = regret(3, points, cores=2)
+    plain = table[(table.axis == "delay") & (table.delay == 0)]
+    assert -0.75 < slope(plain, "rounds").mean < -0.35
+    mean = table[table.axis == "delay"].groupby(["delay", "rounds"]).regret.mean()
+    ratio = [mean[50, rounds] / mean[0, rounds] for rounds in (250, 1000, 4000)]
+    assert ratio[0] > ratio[1] > ratio[2] > 1
+    shared = table[table.axis == "clients"].groupby("clients").regret.mean()
+    assert shared[1] > shared[4] > shared[16]
+    figure, numbers = regret_figure(table)
+    assert len(figure.axes) == 3
+    assert np.isfinite(numbers.regret).all()
+
+
+def test_without_data_sets_and_from_the_store(tmp_path, monkeypatch):
+    from fedres.paper import appendix_c as module
+
+    calls = []
+
+    def short(rollouts, cores, progress):
+        calls.append(rollouts)
+        return appendix_c(1, cores=1)
+
+    monkeypatch.setattr(module, "appendix_c", short)
+    store = RunStore(tmp_path / "runs.sqlite")
+    first, again = (reproduce(figures=["appendix-c"], seeds=2, store=store) for _ in range(2))
+    assert calls == [2]
+    assert first.data == ()
+    assert again.synthetic["appendix-c"].equals(first.synthetic["appendix-c"])
