@@ -21,6 +21,7 @@ MANY, FEW = 50, 10
 DELAYS = (0, 10, 20, 40, 80, 120, 160, 200)
 BITS = (1, 2, 3, 4, 6, 8, 16, 32)
 BATCHES = (1, 2, 5, 10, 25)
+ERM_BATCHES, ERM_RIDGE, ERM_WIDEST = (10, 25), 1.0, 64  # beyond, a run of ERM takes minutes
 VW_DEFAULT_ETA = 10.0
 
 FIGURES = {
@@ -57,6 +58,7 @@ SCHEMES = {
         Scheme("aligned", "FedRes, aligned (paper)", "fedres", "aligned", "sgd"),
         Scheme("arrival", "FedRes, arrival (default)", "fedres", "arrival", "adaptive"),
         Scheme("arrival-2", "FedRes, arrival, 2-bit residuals", "fedres", "arrival", "adaptive"),
+        Scheme("erm", "FedRes.ERM", "fedres-erm", "arrival", "adaptive"),
     )
 }
 
@@ -85,7 +87,7 @@ class StepSizes:
         if scheme == "aligned":
             first, second, local_first, local_second = self.aligned[clients]
             return theorem_2(first, second, delay), theorem_2(local_first, local_second, delay)
-        return self.adaptive[SCHEMES[scheme].method], None
+        return self.adaptive.get(SCHEMES[scheme].method, 0.5), None  # ERM has no step size
 
 
 def theorem_2(first: float, second: float, delay: int) -> float:
@@ -161,6 +163,9 @@ def cases(
             yield from run("central", many, 20, batch=batch)
             yield from run("arrival", many, 20, batch=batch)
             yield from run("arrival-2", many, 20, batch=batch, residual_bits=2)
+        if dataset(data).x.shape[1] <= ERM_WIDEST:
+            for batch in ERM_BATCHES:
+                yield from run("erm", many, 20, batch=batch, ridge=ERM_RIDGE)
     elif figure == "local-all":
         for clients in dict.fromkeys((many, few)):
             for scheme in ("independent", "central", "arrival"):

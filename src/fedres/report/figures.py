@@ -25,6 +25,7 @@ LINES: dict[str, dict[str, Any]] = {
     "aligned": {"color": "#9333ea", "marker": "D", "linestyle": "--"},
     "arrival": {"color": COLOURS["fedres"], "marker": "o"},
     "arrival-2": {"color": "#0d9488", "marker": "v"},
+    "erm": {"color": "#15803d", "marker": "P"},
 }
 
 

@@ -377,8 +377,8 @@ def _draw(
         rows = row_start[i + U(1)] - begin
         position = cursor.position[i]
         slot = base + np.int64(i)
-        m = most if rules.cycle else min(most, rows - position)
-        flight.count[U(slot)] = m
+        if batch > 1:
+            flight.count[U(slot)] = most if rules.cycle else min(most, rows - position)
         for c in range(U(slot * batch), U(slot * batch + _samples(flight, slot, batch))):
             if position == 0 and rules.shuffle:
                 shuffle_rows(order, begin, begin + rows, rules.seed, i, cursor.epoch[i])

@@ -42,6 +42,7 @@ class Case:
     local: Literal["rest", "all"] = "rest"
     local_eta: float | None = None
     batch: int = 1
+    ridge: float = 0.0
 
     def __post_init__(self) -> None:
         choose("method", self.method, METHODS)
@@ -191,6 +192,7 @@ def run_group(group: dict[str, Case]) -> dict[str, dict[str, Any]]:
             alignment=case.alignment,
             residual_bits=case.residual_bits,
             batch=case.batch,
+            ridge=case.ridge,
             seed=case.seed,
         )
         rows[key] = {
