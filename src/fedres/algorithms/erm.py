@@ -161,10 +161,12 @@ class Client:
         """The argmin, once for each round and global model."""
         state = (self.round, self.global_.version)
         if self.round and self.round % self.rule.solve_every == 0 and state != self._solved:
-            others = {0: np.asarray(self.global_.weights, np.float64)}
             if self.weights.size:
-                self.weights = self._problem.solve(others, self.weights)
+                self.weights = self._problem.solve(self._others(), self.weights)
             self._solved = state
+
+    def _others(self) -> dict[int, F64]:
+        return {0: np.asarray(self.global_.weights, np.float64)}
 
 
 class Server:

@@ -362,25 +362,51 @@ def _known_columns(view: View, row_start: I64, columns: I32, width: I64) -> View
 def _bytes(
     federation: Federation, settings: Settings, xg: View, xl: View, times: Plan, features: int
 ) -> Ledger:
-    """The size of all messages of the run."""
+    """The size of all messages of a run of SGD."""
     if not xg.width[0]:
         return Ledger()
-    samples = federation.train.counts
+    bits = np.where(xl.width > 0, settings.residual_bits, 0)
+    if not xg.sparse:
+        seen = settings.rounds or settings.passes * federation.train.counts
+        features = int((seen * xg.width).sum())
+    ledger = count_bytes(federation, settings, bits, xg.sparse, features)
+    if settings.alignment == "aligned":
+        ledger.down += 4 * times.arrivals
+    return ledger
+
+
+def count_bytes(
+    federation: Federation,
+    settings: Settings,
+    bits: I64,
+    packed: bool,
+    features: int,
+    extra: I64 | int = 0,
+) -> Ledger:
+    """The size of all uploads and of the global models fetched with them.
+
+    Parameters
+    ----------
+    federation, settings
+        Who sends, and how often.
+    bits
+        Bits a residual, by client.
+    packed, features
+        Whether features are sent sparse, and how many values are sent in all.
+    extra
+        Further bytes an upload, by client.
+    """
+    samples, passes = federation.train.counts, settings.passes
     if settings.rounds is not None:
         samples, passes = np.full_like(samples, settings.rounds), 1
-    else:
-        passes = settings.passes
     full, rest = np.divmod(samples, settings.batch)
-    bits = np.where(xl.width > 0, settings.residual_bits, 0)
-    width = 0 if xg.sparse else int(xg.width[0])
 
-    def size(rows: I64) -> I64:
-        sizes: I64 = upload_bytes(rows, rows * width, bits, xg.sparse)
+    def size(count: I64) -> I64:
+        sizes: I64 = upload_bytes(count, 0, bits, packed) + extra
         return sizes
 
     batch = np.full_like(samples, settings.batch)
     up = passes * int((full * size(batch) + np.where(rest > 0, size(rest), 0)).sum())
     messages = passes * int((full + (rest > 0)).sum())
-    used = times.arrivals if settings.alignment == "aligned" else 0
-    weights = int(xg.width[0]) + settings.constant
-    return Ledger(up + 8 * features, messages * model_bytes(weights) + 4 * used)
+    model = model_bytes(federation.width_global + settings.constant)
+    return Ledger(up + (8 if packed else 4) * features, messages * model)

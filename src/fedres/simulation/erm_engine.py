@@ -7,7 +7,6 @@ import numpy as np
 from fedres.algorithms.erm import with_constant
 from fedres.data.federation import Federation, Rows
 from fedres.data.views import View, client_rows, whole
-from fedres.messages import Ledger, model_bytes, upload_bytes
 from fedres.simulation.run import LocalWeights, Run
 from fedres.simulation.schedule import plan
 from fedres.simulation.settings import Settings
@@ -17,7 +16,7 @@ from fedres.types import F32, F64, I64
 def simulate_erm(federation: Federation, settings: Settings) -> Run:
     """Play a run of either method, compiled."""
     from fedres.simulation import erm_kernels
-    from fedres.simulation.engine import finish, row_order
+    from fedres.simulation.engine import count_bytes, finish, row_order
 
     rows, clients, batch = federation.train, len(federation.clients), settings.batch
     turns, total = settings.turns(federation), settings.total(federation)
@@ -125,7 +124,15 @@ def simulate_erm(federation: Federation, settings: Settings) -> Run:
         LocalWeights(
             w_local.astype(np.float32), start, width, constant.astype(np.float32), None, width
         ),
-        _bytes(federation, settings, fictitious, packed, int(record.features_sent[0])),
+        count_bytes(
+            federation,
+            settings,
+            np.where(width > 0, settings.residual_bits if fictitious else 0, 0),
+            packed,
+            int(record.features_sent[0]),
+            # ERM sends its local model with every upload
+            0 if fictitious else 4 * sizes,
+        ),
         tested,
         seconds,
         record.path.astype(np.float32) if settings.keep_path else None,
@@ -167,26 +174,3 @@ def _stored(view: View, rows: Rows, packed: bool) -> I64:
         starts = np.concatenate([[0], np.cumsum(width)])
         width = np.diff(np.concatenate([[0], np.cumsum(view.values != 0)])[starts])
     return width
-
-
-def _bytes(
-    federation: Federation, settings: Settings, fictitious: bool, packed: bool, features: int
-) -> Ledger:
-    """The size of all messages: ERM sends whole samples, and the local model with each."""
-    local = federation.train.x_local.width
-    samples, passes = federation.train.counts, settings.passes
-    if settings.rounds is not None:
-        samples, passes = np.full_like(samples, settings.rounds), 1
-    full, rest = np.divmod(samples, settings.batch)
-    bits = np.where(local > 0, settings.residual_bits if fictitious else 0, 0)
-    model = 0 if fictitious else 4 * (local + ((local > 0) & settings.constant))
-
-    def size(count: I64) -> I64:
-        sizes: I64 = upload_bytes(count, 0, bits, packed) + model
-        return sizes
-
-    batch = np.full_like(samples, settings.batch)
-    up = passes * int((full * size(batch) + np.where(rest > 0, size(rest), 0)).sum())
-    messages = passes * int((full + (rest > 0)).sum())
-    weights = federation.width_global + settings.constant
-    return Ledger(up + (8 if packed else 4) * features, messages * model_bytes(weights))
