@@ -78,7 +78,7 @@ def regret_figure(table: "pd.DataFrame") -> tuple[Figure, "pd.DataFrame"]:
     delays = table[table.axis == "delay"]
     for colour, (tau, part) in zip(SHADES, delays.groupby("delay"), strict=True):
         fit = slope(part, "rounds")
-        label = f"delay {tau}: slope {fit.mean:.2f} ± {fit.half:.2f}"
+        label = f"delay {tau}: slope {fit.mean:.3f} ± {fit.half:.3f}"
         _band(by_rounds, numbers[(numbers.axis == "delay") & (numbers.delay == tau)], "rounds",
               label, colour)  # fmt: skip
     base = numbers[(numbers.axis == "delay") & (numbers.delay == 0)]
