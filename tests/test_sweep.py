@@ -118,6 +118,8 @@ def test_a_foreign_file_is_not_taken_for_a_store(tmp_path):
     with pytest.raises(ValueError, match="is not a store of runs"):
         RunStore(path)
     assert path.read_text().startswith("something else")
+    with pytest.raises(ValueError, match="is not a store of runs"):
+        RunStore(tmp_path)  # a folder
 
 
 def test_what_cannot_be_is_a_row_that_says_so():

@@ -32,9 +32,9 @@ class RunStore:
     def __init__(self, path: Path | None) -> None:
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-        # Sweeps write from one thread, though not always from the one that opened the file.
-        self._base = sqlite3.connect(path or ":memory:", timeout=60, check_same_thread=False)
         try:
+            # Sweeps write from one thread, though not always from the one that opened the file.
+            self._base = sqlite3.connect(path or ":memory:", timeout=60, check_same_thread=False)
             with self._base:
                 self._base.execute(
                     "CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, row TEXT)"
