@@ -4,12 +4,12 @@
     Central       w^g <- Pi_D{ w^g - eta sum_i grad l(y, f(x^g; w^g)) }  on the global features
 
 Independent never sends anything. In Central the clients only predict with the model they were
-sent, and send every sample up.
+sent, and send every sample up; its server is that of `fedres.algorithms.sgd`.
 """
 
 import numpy as np
 
-from fedres.algorithms.sgd import Client, Rule, Server
+from fedres.algorithms.sgd import Client, Rule
 from fedres.types import F32, Matrix
 
 
@@ -62,6 +62,3 @@ class CentralClient(Client):
 
     def __init__(self, rule: Rule, width: int, client: int = 0, weight: float = 1.0) -> None:
         super().__init__(rule, width_global=width, width_local=0, client=client, weight=weight)
-
-
-CentralServer = Server
