@@ -13,6 +13,7 @@ from fedres.data.views import View, no_view
 from fedres.delays import Delay, as_delay
 from fedres.losses import Loss, find_loss
 from fedres.messages import Ledger, model_bytes, upload_bytes
+from fedres.simulation.columns import known_columns, own_columns
 from fedres.simulation.run import LocalWeights, Run
 from fedres.simulation.schedule import Plan, plan
 from fedres.simulation.settings import SGD_METHODS, ClientWeight, Initial, Method, Settings
@@ -154,7 +155,7 @@ def _simulate(federation: Federation, settings: Settings) -> Run:
     full_width = xl.width
     columns = None
     if xl.sparse and settings.initial_local is None:
-        xl, columns = _own_columns(xl, rows.row_start)
+        xl, columns = own_columns(xl, rows.row_start)
     connected = bool(xg.width[0])  # else there is no server and nothing to wait for
     aligned = settings.alignment == "aligned" and connected
     times = plan(
@@ -244,7 +245,7 @@ def _simulate(federation: Federation, settings: Settings) -> Run:
         tested = np.empty(len(federation.test.y), np.float32)
         xg_test, xl_test = sides(federation, federation.test, settings.method)
         if columns is not None:
-            xl_test = _known_columns(xl_test, federation.test.row_start, columns, xl.width)
+            xl_test = known_columns(xl_test, federation.test.row_start, columns, xl.width)
         kernels.joint(xg_test, xl_test, federation.test.row_start, global_, slot, local, tested)
     seconds = perf_counter() - began
     size = int(xg.width[0]) + 1
@@ -322,40 +323,6 @@ def _models(
         ((width > 0) & constant).astype(np.float32),
         np.full(count, low, np.float32),
         np.full(count, high, np.float32),
-    )
-
-
-def _own_columns(view: View, row_start: I64) -> tuple[View, I32]:
-    """The view with each client's columns numbered anew, and which they are.
-
-    So a client's model is as large as what it has seen, not as wide as the view: smaller, and
-    close together in memory.
-    """
-    from fedres.simulation.kernels import number_columns
-
-    width = np.zeros_like(view.width)
-    indices, columns = np.empty_like(view.indices), np.empty_like(view.indices)
-    stamp = np.full(int(view.width.max()), -1, np.int32)
-    number_columns(view, row_start, width, stamp, np.empty_like(stamp), indices, columns)
-    return view._replace(indices=indices, width=width), columns[: int(width.sum())].copy()
-
-
-def _known_columns(view: View, row_start: I64, columns: I32, width: I64) -> View:
-    """The view numbered as `columns` are, without entries that the client has no weight for."""
-    wide = int(view.width.max()) + 1
-    client = np.arange(len(width))
-    entries = np.diff(view.indptr[row_start])
-    wanted = np.repeat(client, entries) * wide + view.indices
-    known = np.repeat(client, width) * wide + columns
-    order = np.argsort(known)
-    place = np.append(order, -1)[np.searchsorted(known, wanted, sorter=order)]
-    found = np.append(known, -1)[place] == wanted
-    first = np.repeat(np.concatenate([[0], np.cumsum(width)[:-1]]), entries)
-    return view._replace(
-        values=view.values[found],
-        indices=(place - first)[found].astype(np.int32),
-        indptr=np.concatenate([[0], np.cumsum(found)])[view.indptr],
-        width=width,
     )
 
 

@@ -87,6 +87,7 @@ def code_digest() -> str:
     names = (
         "simulation/kernels.py",
         "simulation/engine.py",
+        "simulation/columns.py",
         "simulation/erm_kernels.py",
         "simulation/erm_engine.py",
         "simulation/schedule.py",
