@@ -1,0 +1,24 @@
+"""The examples run, and show what their pages say."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_fedres_helps_between_the_extremes(tmp_path):
+    out = tmp_path / "plot.png"
+    middle, alike, *_ = load("when_it_helps").main(3, differences=(0.2, 0.0), rows=(30,), out=out)
+    means = {method: np.mean(losses) for method, losses in middle.items()}
+    assert means["fedres"] < 0.75 * min(means["independent"], means["central"])
+    assert np.mean(alike["central"]) < np.mean(alike["fedres"])
+    assert out.read_bytes().startswith(b"\x89PNG")
