@@ -134,6 +134,7 @@ class Client:
         self.global_ = GlobalModel(0, empty.weights, float(empty.low), float(empty.high))
         self._constant = empty.constant
         self._incoming = self.global_
+        self._bits = rule.residual_bits if width_local else 0
         self._batch: list[tuple[Matrix, Matrix, F32]] = []
         self._waiting: dict[int, tuple[Matrix, F32]] = {}
 
@@ -165,23 +166,26 @@ class Client:
             return None
         x_global, x_local = (_stack([row[side] for row in self._batch]) for side in (0, 1))
         y = np.concatenate([row[2] for row in self._batch])
+        seen, version = self._seen(x_global), self.global_.version
+        # Done with before learning: rows that a local model fails on must not come again.
+        self._batch, self.global_ = [], self._incoming
+        residual = self._learn(x_local, y, seen)
+        bits, span = self._bits, self.rule.residual_span
+        sent = quantise(residual, bits, span) if bits else np.zeros_like(residual)
+        upload = Upload(self.client, self.round, version, x_global, sent, y, bits, span)
+        self.round += 1
+        return upload
+
+    def _learn(self, x_local: Matrix, y: F32, seen: F32) -> F32:
+        """The residuals, and then the local step on them, or a gradient left waiting."""
         residual = self.local.f(x_local)
         self.local.see(y)
-        slope = self.local.slope(self._seen(x_global) + residual, y)
+        slope = self.local.slope(seen + residual, y)
         if self.rule.alignment == "aligned":
             self._waiting[self.round] = (x_local, slope)
         else:
             self.local.move(x_local, slope, self.weight)
-        bits = self.rule.residual_bits if self.local.width else 0
-        span = self.rule.residual_span
-        sent = quantise(residual, bits, span) if bits else np.zeros_like(residual)
-        upload = Upload(
-            self.client, self.round, self.global_.version, x_global, sent, y, bits, span
-        )
-        self.round += 1
-        self._batch = []
-        self.global_ = self._incoming
-        return upload
+        return residual
 
     def _seen(self, x_global: Matrix) -> F32:
         seen: F32 = linear(x_global, self.global_.weights, self._constant)

@@ -1,0 +1,50 @@
+"""The linear model of fedres as a local learner."""
+
+from fedres.algorithms.sgd import Rule
+from fedres.types import F32, Matrix
+
+
+class LinearLearner:
+    """The local model of `fedres.algorithms.sgd.Client`, to the last bit.
+
+    Parameters
+    ----------
+    rule
+        How it steps.
+    width
+        Number of local features.
+    weight
+        lambda_i.
+    initial
+        Weights to begin with, the constant's last; zeros if None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedres.steps import Adaptive
+    >>> learner = LinearLearner(Rule(Adaptive(0.1)), width=1)
+    >>> x, y, offset = np.float32([[2.0]]), np.float32([1.0]), np.float32([0.25])
+    >>> for _ in range(20):
+    ...     learner.learn(x, y, offset)
+    >>> learner.predict(x).round(2)
+    array([0.75], dtype=float32)
+    """
+
+    def __init__(
+        self, rule: Rule, width: int, weight: float = 1.0, initial: F32 | None = None
+    ) -> None:
+        self.model = rule.local_model(width, initial)
+        self.weight = weight
+        self.loss = rule.loss.name
+
+    def __repr__(self) -> str:
+        return f"LinearLearner(width={self.model.width})"
+
+    def predict(self, x: Matrix) -> F32:
+        """f(x; w_i) of every row, not clipped."""
+        return self.model.f(x)
+
+    def learn(self, x: Matrix, y: F32, offset: F32) -> None:
+        """One step along the mean gradient of the rows."""
+        self.model.see(y)
+        self.model.move(x, self.model.slope(offset + self.model.f(x), y), self.weight)
