@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
 
 from fedres.data.sets import Known, Source
-from fedres.types import F32, I64
+from fedres.types import F32, F64, I64
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +84,7 @@ def read(path: Path, shape: tuple[int, int] | None = None) -> tuple[F32, I64]:
 # Training and test rows of two sets stay in memory, not more: some are large.
 @lru_cache(maxsize=4)
 def _read(path: Path, _modified: int, _size: int, shape: tuple[int, int] | None) -> tuple[F32, I64]:
-    kind = _kind(path)
+    kind = kind_of(path)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     # The number is that of this format: a new way of parsing must not meet old entries.
@@ -100,7 +101,7 @@ def _read(path: Path, _modified: int, _size: int, shape: tuple[int, int] | None)
     return x, y
 
 
-def _kind(path: Path) -> str:
+def kind_of(path: Path) -> str:
     """`.csv`, `.parquet`, or `.svm` for all other names: LIBSVM's own have many endings."""
     suffix = Path(path.stem).suffix if path.suffix in OPENERS else path.suffix
     return suffix.lower() if suffix.lower() in TABLES else ".svm"
@@ -137,35 +138,51 @@ def _keep(entry: Path, x: F32, y: I64) -> None:
 
 def _parse(path: Path, kind: str) -> tuple[F32, I64]:
     parse = _parse_svmlight if kind == ".svm" else _parse_table
-    opener = OPENERS.get(path.suffix, open)
-    with opener(path, "rb") as stream:
+    with unpacked(path) as stream:
         return parse(path, stream, kind)
 
 
-def _damaged(path: Path, why: Exception | str) -> ValueError:
+def unpacked(path: Path) -> IO[bytes]:
+    """The file opened for reading, unpacked as its ending says."""
+    stream: IO[bytes] = OPENERS.get(path.suffix, open)(path, "rb")
+    return stream
+
+
+def damaged(path: Path, why: Exception | str) -> ValueError:
+    """The error that a file cannot be read."""
     reason = str(why).strip().rstrip(".") or type(why).__name__
     return ValueError(f"{path} is cut short or damaged: {reason}")
 
 
 def _parse_svmlight(path: Path, stream: IO[bytes], _kind: str) -> tuple[F32, I64]:
-    from sklearn.datasets import load_svmlight_file
-
-    try:
-        # "auto" counts from 1 as LIBSVM does, unless the index 0 occurs.
-        x, y = load_svmlight_file(stream, dtype=np.float32, zero_based="auto")
-    except DAMAGE as error:
-        raise ValueError(f"{_damaged(path, error)} (read as svmlight text)") from None
-    if x.nnz == 0:
-        raise _damaged(path, "it holds no rows of features")
+    # "auto" counts from 1 as LIBSVM does, unless the index 0 occurs.
+    x, y, _ = read_svmlight(path, stream, zero_based="auto")
     if 4 * x.shape[0] * x.shape[1] > LARGEST:
         raise ValueError(f"{path} has {x.shape[1]} features, too many to hold as a dense table")
-    if not np.isfinite(x.data).all():
-        row = np.searchsorted(x.indptr, np.flatnonzero(~np.isfinite(x.data))[0], side="right")
-        raise _damaged(path, f"row {row} has a feature that is not finite")
     is_class = (np.abs(y) < 2**53) & (y == np.rint(y))
     if (wrong := np.flatnonzero(~is_class)).size:
         raise ValueError(f"{path}: label {y[wrong[0]]} in row {wrong[0] + 1} is not a class number")
     return x.toarray(), y.astype(np.int64)
+
+
+def read_svmlight(
+    path: Path, stream: IO[bytes], zero_based: bool | str
+) -> tuple[sparse.csr_array, F64, I64]:
+    """Features, targets and, where given, ``qid:`` of svmlight text."""
+    from sklearn.datasets import load_svmlight_file
+
+    try:
+        x, y, qid = load_svmlight_file(
+            stream, dtype=np.float32, zero_based=zero_based, query_id=True
+        )
+    except DAMAGE as error:
+        raise ValueError(f"{damaged(path, error)} (read as svmlight text)") from None
+    if x.nnz == 0:
+        raise damaged(path, "it holds no rows of features")
+    if not np.isfinite(x.data).all():
+        row = np.searchsorted(x.indptr, np.flatnonzero(~np.isfinite(x.data))[0], side="right")
+        raise damaged(path, f"row {row} has a feature that is not finite")
+    return sparse.csr_array(x), y, qid
 
 
 def _parse_table(path: Path, stream: IO[bytes], kind: str) -> tuple[F32, I64]:
@@ -174,9 +191,9 @@ def _parse_table(path: Path, stream: IO[bytes], kind: str) -> tuple[F32, I64]:
     try:
         frame = _read_csv(stream) if kind == ".csv" else pd.read_parquet(io.BytesIO(stream.read()))
     except DAMAGE as error:
-        raise _damaged(path, error) from None
+        raise damaged(path, error) from None
     if len(frame) == 0 or len(frame.columns) < 2:
-        raise _damaged(path, "it holds no rows of features")
+        raise damaged(path, "it holds no rows of features")
     names = [str(name).lower() for name in frame.columns]
     label = next((names.index(name) for name in LABELS if name in names), len(names) - 1)
     features = frame.iloc[:, [i for i in range(len(names)) if i != label]]
@@ -190,10 +207,10 @@ def _parse_table(path: Path, stream: IO[bytes], kind: str) -> tuple[F32, I64]:
     if not np.isfinite(x).all():
         row, column = np.argwhere(~np.isfinite(x))[0]
         where = f"row {row + 1}, column {features.columns[column]!r}"
-        raise _damaged(path, f"{x[row, column]} in {where} (remove or fill such values)")
+        raise damaged(path, f"{x[row, column]} in {where} (remove or fill such values)")
     y, _ = pd.factorize(frame.iloc[:, label], sort=True)
     if (missing := np.flatnonzero(y < 0)).size:
-        raise _damaged(path, f"row {missing[0] + 1} has no label")
+        raise damaged(path, f"row {missing[0] + 1} has no label")
     return np.ascontiguousarray(x), y.astype(np.int64)
 
 
@@ -203,8 +220,15 @@ def _read_csv(stream: IO[bytes]) -> "pd.DataFrame":
     frame = pd.read_csv(stream, low_memory=False)
     if not isinstance(frame.index, pd.RangeIndex):
         raise ValueError("its lines have more fields than its first line has names")
+    refuse_numbers_as_names(frame)
+    return frame
+
+
+def refuse_numbers_as_names(frame: "pd.DataFrame") -> None:
+    """Refuse a CSV file without a line of names."""
+    import pandas as pd
+
     # pandas makes 8, 8 in the first line 8, 8.1: so repeated whole numbers are seen as well.
     numbers = pd.to_numeric(frame.columns.to_series(), errors="coerce")
     if (numbers % 1 > 0).any():
         raise ValueError("its first line holds numbers, not the names of columns")
-    return frame
