@@ -22,3 +22,8 @@ def test_fedres_helps_between_the_extremes(tmp_path):
     assert means["fedres"] < 0.75 * min(means["independent"], means["central"])
     assert np.mean(alike["central"]) < np.mean(alike["fedres"])
     assert out.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_api_reference_is_that_of_the_docstrings():
+    make_api = load("../docs/make_api")
+    assert make_api.PAGE.read_text(encoding="utf-8") == make_api.page()
