@@ -24,6 +24,11 @@ def test_fedres_helps_between_the_extremes(tmp_path):
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_model_of_ratings_gains_by_learning_on():
+    errors = load("ratings").main(60, 80, 3000)
+    assert errors["learning from each rating as it comes"] < errors["as saved"]
+
+
 def test_the_api_reference_is_that_of_the_docstrings():
     make_api = load("../docs/make_api")
     assert make_api.PAGE.read_text(encoding="utf-8") == make_api.page()

@@ -215,11 +215,21 @@ def test_a_model_replaces_another(folder):
     assert len(list(folder.iterdir())) == 3
 
 
+def test_files_are_as_open_to_others_as_the_folder_of_their_owner_lets_them(folder):
+    modes = {path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert modes == {0o666 & ~_umask()}
+
+
+def _umask():
+    os.umask(mask := os.umask(0))
+    return mask
+
+
 class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("step", range(1, 12))
+@pytest.mark.parametrize("step", range(1, 13))
 def test_whenever_it_is_killed_there_is_the_old_model_or_the_new_one(folder, monkeypatch, step):
     """Every call that touches the disk may be the last one."""
     calls = []
@@ -233,22 +243,18 @@ def test_whenever_it_is_killed_there_is_the_old_model_or_the_new_one(folder, mon
 
         return call
 
-    import safetensors.numpy
-
     monkeypatch.setattr(os, "fsync", dies_at_step("fsync", os.fsync))
     monkeypatch.setattr(os, "replace", dies_at_step("replace", os.replace))
     monkeypatch.setattr(writing.Path, "unlink", dies_at_step("unlink", writing.Path.unlink))
-    save = safetensors.numpy.save_file
-    monkeypatch.setattr(safetensors.numpy, "save_file", dies_at_step("save", save))
+    monkeypatch.setattr(writing, "_write_file", dies_at_step("write", writing._write_file))
     two = {**NEW, "clients": {"weights": np.float32([8])}}
     try:
         write(folder, {"new": 1}, two)
     except Killed:
         pass
     else:
-        assert (
-            calls == ["save", "fsync"] * 2 + ["fsync", "fsync", "replace", "fsync"] + ["unlink"] * 2
-        )
+        one = ["write", "fsync"]
+        assert calls == one * 2 + ["fsync", *one, "replace", "fsync"] + ["unlink"] * 2
     monkeypatch.undo()
     if "replace" in calls[:-1] or len(calls) < step:
         same(open_folder(folder), {"new": 1}, two)

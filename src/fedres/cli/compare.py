@@ -6,9 +6,17 @@ from typing import Annotated
 
 import typer
 
+from fedres.cli import tables as shared
+
+OF_NAMED_SETS = ("clients", "delay", "seeds", "rounds", "alignment", "jobs")
+OF_TABLES = ("label", "time", "categorical", "local", "global_", "task", "seed")
+
 
 def compare(
-    data: Annotated[str, typer.Option(help="A data set by name.")] = "digits",
+    context: typer.Context,
+    data: Annotated[
+        str, typer.Option(help="A data set by name, or a file of rows together with --client.")
+    ] = "digits",
     clients: Annotated[int, typer.Option(help="Number of clients.")] = 10,
     delay: Annotated[int, typer.Option(help="Round-trip delay in rounds.")] = 0,
     seeds: Annotated[int, typer.Option(help="Federations to average over.")] = 20,
@@ -16,14 +24,33 @@ def compare(
     alignment: Annotated[
         str, typer.Option(help="arrival, or the paper's aligned or asymmetric.")
     ] = "arrival",
-    report: Annotated[Path | None, typer.Option(help="Write an HTML report here.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    report: Annotated[Path | None, shared.REPORT] = None,
+    json: Annotated[bool, shared.JSON] = False,
     jobs: Annotated[int | None, typer.Option(help="Cores to use (default: all).")] = None,
+    client: Annotated[str | None, shared.CLIENT] = None,
+    label: Annotated[str | None, shared.LABEL] = None,
+    time: Annotated[str | None, shared.TIME] = None,
+    categorical: Annotated[str | None, shared.CATEGORICAL] = None,
+    local: Annotated[str | None, shared.LOCAL] = None,
+    global_: Annotated[str | None, shared.GLOBAL] = None,
+    task: Annotated[str | None, shared.TASK] = None,
+    seed: Annotated[int, shared.SEED] = 0,
 ) -> None:
     """Compare Independent, Central and FedRes: does personal + shared pay?
 
     Example: fedres compare --data digits --clients 10 --delay 20 --report report.html
+
+    On a table of your own, as `fedres fit` does, but without a model:
+    fedres compare --data ratings.csv --client user_id --label rating
     """
+    _refuse_options_of_the_other_kind(context, client is not None)
+    if client is not None:
+        if label is None:
+            raise ValueError("--client is given without --label: name the column to predict")
+        columns = shared.Columns(client, label, time, categorical, local, global_)
+        _compare_on_table(columns, Path(data), task, seed, report, json)
+        return
+
     from fedres.simulation.compare import compare as run
 
     result = run(
@@ -48,3 +75,31 @@ def compare(
         write_comparison(result, report)
         if not json:
             print(f"Report: {report.resolve()}")
+
+
+def _refuse_options_of_the_other_kind(context: typer.Context, is_table: bool) -> None:
+    for name in OF_NAMED_SETS if is_table else OF_TABLES:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            kind = "named data sets: leave it out" if is_table else "a table: give --client too"
+            raise ValueError(f"--{name.rstrip('_')} is for {kind}")
+
+
+def _compare_on_table(
+    columns: shared.Columns,
+    data: Path,
+    task: str | None,
+    seed: int,
+    report: Path | None,
+    json: bool,
+) -> None:
+    from fedres.verdict import judge
+
+    if report is not None:
+        shared.refuse_unwritable(report)
+    rows = columns.read(data)
+    model = columns.estimator(rows.y, task, seed)
+    verdict = judge(
+        rows.frame, rows.y, rows.client, rows.time, model=model, seed=seed, progress=True
+    )
+    shared.show(verdict, data, report, json)

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedres.cli import tables
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from fedres.data.sets import Known
 
-data = typer.Typer(help="List and download data sets.", no_args_is_help=True)
+data = typer.Typer(help="List, download and generate data sets.", no_args_is_help=True)
 
 
 @data.command("list")
@@ -62,6 +64,27 @@ def get(
             raise ValueError(f"unknown data set {name!r}: choose one of {', '.join(SETS)}")
     for name in names:
         _get(SETS[name])
+
+
+@data.command()
+def ratings(
+    out: Annotated[Path, typer.Option(help="A .csv or .parquet file to write.")] = Path(
+        "ratings.csv"
+    ),
+    users: Annotated[int, typer.Option(help="How many users.")] = 1000,
+    items: Annotated[int, typer.Option(help="How many films.")] = 1700,
+    rows: Annotated[int, typer.Option(help="How many ratings.")] = 100_000,
+    seed: Annotated[int, typer.Option(help="Decides everything.")] = 0,
+) -> None:
+    """Generate a table of film ratings, to try `fedres fit` on.
+
+    Example: fedres data ratings --rows 100000 --out ratings.csv
+    """
+    from fedres.data.ratings import generate
+
+    tables.refuse_unwritable(out, is_table=True)
+    tables.write_table(generate(users, items, rows, seed), out)
+    print(f"{out}: {rows:,} ratings")
 
 
 def _here(known: "Known") -> str:

@@ -5,7 +5,8 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from hashlib import file_digest, sha256
+from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -110,20 +111,17 @@ def _alone(folder: Path) -> Iterator[Callable[[], None]]:
 
 
 def _write_group(folder: Path, name: str, arrays: dict[str, Array]) -> dict[str, Any]:
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
-    path = folder / f"{name}-{secrets.token_hex(8)}.safetensors"
-    save_file(arrays, path)
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
-        header = read_header(file)
-        file.seek(0)
-        return {
-            "file": path.name,
-            "bytes": path.stat().st_size,
-            "header_sha256": sha256(header).hexdigest(),
-            "sha256": file_digest(file, "sha256").hexdigest(),
-        }
+    content = save(arrays)
+    file = f"{name}-{secrets.token_hex(8)}.safetensors"
+    _write_file(folder / file, content)
+    return {
+        "file": file,
+        "bytes": len(content),
+        "header_sha256": sha256(read_header(BytesIO(content))).hexdigest(),
+        "sha256": sha256(content).hexdigest(),
+    }
 
 
 def read_header(file: IO[bytes]) -> bytes:
@@ -134,11 +132,15 @@ def read_header(file: IO[bytes]) -> bytes:
 
 def _write_index(folder: Path, text: bytes) -> None:
     part = folder / f"model-{secrets.token_hex(8)}.part"
-    with part.open("wb") as file:
-        file.write(text)
+    _write_file(part, text)
+    os.replace(part, folder / NAME)
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(part, folder / NAME)
 
 
 def _sweep(folder: Path, keep: set[str]) -> None:

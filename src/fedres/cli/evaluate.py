@@ -1,0 +1,104 @@
+"""`fedres evaluate`."""
+
+import json as json_
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedres.cli import tables as shared
+
+if TYPE_CHECKING:
+    from fedres.data.tables import Table
+
+COUNTS = ("rows", "unseen_clients")
+
+
+def evaluate(
+    model: Annotated[Path, shared.MODEL],
+    table: Annotated[Path, typer.Argument(help="New rows with labels.")],
+    json: Annotated[bool, shared.JSON] = False,
+) -> None:
+    """Measure how well a model predicts new rows.
+
+    Example: fedres evaluate model new.parquet --json
+    """
+    import numpy as np
+
+    from fedres.data.tables import read_table
+
+    loaded = shared.open_model(model)
+    columns = getattr(loaded, "columns_", None)
+    if columns is None:
+        raise ValueError(
+            f"the model in {model} was saved in Python and does not know which column is the "
+            "label: use its score method, or make it by `fedres fit`"
+        )
+    rows = read_table(
+        table,
+        client=columns["client"],
+        label=columns["label"],
+        optional=["client"],
+        known_clients=np.array(loaded.clients_),
+        width=loaded.n_features_in_,
+    )
+    found = {
+        **_metrics(loaded, table, rows, columns["label"]),
+        "rows": len(rows),
+        "unseen_clients": 0,
+    }
+    if rows.client is not None:
+        found["unseen_clients"] = len({*rows.client.tolist()} - {*loaded.clients_, None})
+    if json:
+        print(json_.dumps(found))
+        return
+    for name, value in found.items():
+        print(f"{name.replace('_', ' '):15}", f"{value:,}" if name in COUNTS else f"{value:.4g}")
+
+
+def _metrics(model: Any, path: Path, rows: "Table", label: str) -> dict[str, float]:
+    from sklearn import metrics
+
+    x = shared.features(model, path, rows)
+    if not hasattr(model, "predict_proba"):
+        y, predicted = _numbers(path, rows, label), model.predict(x, rows.client)
+        return {
+            "rmse": float(metrics.root_mean_squared_error(y, predicted)),
+            "mae": float(metrics.mean_absolute_error(y, predicted)),
+        }
+    number, probability = (
+        _numbers_of_classes(model, path, rows),
+        model.predict_proba(x, rows.client),
+    )
+    return {
+        "accuracy": float(metrics.accuracy_score(number, probability.argmax(axis=1))),
+        "log_loss": float(metrics.log_loss(number, probability, labels=range(len(model.classes_)))),
+    }
+
+
+def _numbers(path: Path, rows: "Table", label: str) -> Any:
+    import pandas as pd
+
+    from fedres.data.values import as_floats
+
+    try:
+        return as_floats(label, pd.Series(rows.y))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _numbers_of_classes(model: Any, path: Path, rows: "Table") -> Any:
+    """Which of the model's classes each label is."""
+    import pandas as pd
+
+    classes, y = pd.Index(model.classes_), pd.Series(rows.y)
+    if isinstance(model.classes_[0], str):  # a file may hold only such as look like numbers
+        y = y.astype(str)
+    number = classes.get_indexer(pd.Index(y))
+    if (number < 0).any():
+        row = int((number < 0).argmax())
+        raise ValueError(
+            f"{path}: row {row + 1} has the label {y[row]!r}, and the classes of the model are "
+            f"{', '.join(map(repr, classes.tolist()))}: remove such rows, or train anew"
+        )
+    return number

@@ -1,0 +1,59 @@
+"""`fedres fit`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedres.cli import tables as shared
+
+CHOICES = ("eta", "shrinkage", "passes")
+
+
+def fit(
+    table: Annotated[Path, typer.Argument(help="A CSV, Parquet or svmlight file of rows.")],
+    client: Annotated[str, shared.CLIENT],
+    label: Annotated[str, shared.LABEL],
+    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    time: Annotated[str | None, shared.TIME] = None,
+    categorical: Annotated[str | None, shared.CATEGORICAL] = None,
+    local: Annotated[str | None, shared.LOCAL] = None,
+    global_: Annotated[str | None, shared.GLOBAL] = None,
+    task: Annotated[str | None, shared.TASK] = None,
+    seed: Annotated[int, shared.SEED] = 0,
+    report: Annotated[Path | None, shared.REPORT] = None,
+    json: Annotated[bool, shared.JSON] = False,
+) -> None:
+    """Judge FedRes on held-out rows of your table, then train a model on all rows and save it.
+
+    Example: fedres fit ratings.csv --client user_id --label rating --categorical item_id
+    --local genres --time timestamp --out model --report report.html
+    """
+    from fedres.simulation.parallel import working
+    from fedres.storage import refuse_foreign
+    from fedres.verdict import judge
+
+    refuse_foreign(out)
+    if report is not None:
+        shared.refuse_unwritable(report)
+    columns = shared.Columns(client, label, time, categorical, local, global_)
+    rows = columns.read(table)
+    model = columns.estimator(rows.y, task, seed)
+    verdict = judge(
+        rows.frame, rows.y, rows.client, rows.time, model=model, seed=seed, progress=True
+    )
+    with working("training on all rows"):
+        # What is saved is what was judged: the same choices, and more rows.
+        chosen = {name: getattr(verdict.model, name + "_") for name in CHOICES}
+        model.set_params(**chosen).fit(rows.frame, rows.y, rows.client)
+        model.columns_ = {"client": client, "label": label, "time": time}
+        model.save(out)
+    summary = {
+        "model": str(out.resolve()),
+        "rows": len(rows),
+        "clients": len(model.clients_),
+        "global_features": model.encoder_.width_global,
+        "local_features": model.encoder_.width_local,
+        **chosen,
+    }
+    shared.show(verdict, table, report, json, summary)

@@ -1,0 +1,60 @@
+"""`fedres predict`."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedres.cli import tables as shared
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def predict(
+    model: Annotated[Path, shared.MODEL],
+    table: Annotated[Path, typer.Argument(help="New rows.")],
+    out: Annotated[
+        Path | None, typer.Option(help="A .csv or .parquet file (default: CSV to the terminal).")
+    ] = None,
+) -> None:
+    """Predict the labels of new rows: the table again, with a column `prediction`.
+
+    Classes have a column `probability_...` each as well. Clients that the model never saw are
+    predicted by the global model.
+
+    Example: fedres predict model new.csv --out scored.csv
+    """
+    if out is not None:
+        shared.refuse_unwritable(out, is_table=True)
+    scored = _scored(shared.open_model(model), table)
+    if out is None:
+        scored.to_csv(sys.stdout, index=False)
+    else:
+        shared.write_table(scored, out)
+
+
+def _scored(model: Any, path: Path) -> "pd.DataFrame":
+    import numpy as np
+    import pandas as pd
+
+    from fedres.data.tables import client_ids, read_table
+
+    rows = read_table(path, client=None, label=None, width=model.n_features_in_)
+    x, client = shared.features(model, path, rows), rows.client
+    if isinstance(rows.frame, pd.DataFrame):
+        scored = rows.frame
+        if model.client in scored:
+            client = client_ids(scored[model.client], np.array(model.clients_))
+    else:
+        scored = pd.DataFrame({} if client is None else {"client": client}, range(len(rows)))
+    new = {"prediction": model.predict(x, client)}
+    if hasattr(model, "predict_proba"):
+        probabilities = model.predict_proba(x, client).T
+        for class_, probability in zip(model.classes_.tolist(), probabilities, strict=True):
+            new[f"probability_{class_}"] = probability
+    for name in new:
+        if name in scored:
+            raise ValueError(f"{path} has a column {name!r} already: rename it")
+    return scored.assign(**new)

@@ -1,0 +1,71 @@
+"""A verdict as a table in the terminal."""
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from fedres.report.words import NAMES
+from fedres.verdict.result import METHODS, Method, Verdict
+from fedres.verdict.sentence import WORDS, shown
+
+LABELS = {"constant": "Constant", **NAMES}
+NOTE = (
+    "± is a 95% interval over clients. FedRes gains what its error is smaller by on the same rows, "
+    "and so many clients are better or worse off by it; in brackets, those whose own held-out rows "
+    "tell by a 95% interval."
+)
+
+
+def print_verdict(verdict: Verdict, data: str) -> None:
+    """Print what each method reaches on held-out rows, and the verdict."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("method", no_wrap=True)
+    for column in heads(verdict)[1:]:
+        table.add_column(column.replace(" ", "\n"), justify="right", no_wrap=True)
+    for method, error, other, *gain in rows(verdict):
+        # A terminal has no room for both intervals.
+        table.add_row(method, error, other.split(" ")[0], *gain)
+    console = Console()
+    console.print(f"{data}: {protocol(verdict)}", highlight=False, markup=False)
+    console.print(table)
+    console.print(verdict.sentence(), highlight=False)
+    console.print(NOTE, style="dim", highlight=False)
+
+
+def protocol(verdict: Verdict) -> str:
+    """What was trained on and what was held out, in words."""
+    which = "the last rows" if verdict.by_time else "random rows of each client"
+    unseen = int((verdict.training_rows_of == 0).sum())
+    also = f", {unseen:,} of them without training rows" if unseen else ""
+    return (
+        f"trained on {verdict.training_rows:,} rows, judged on {len(verdict.client):,} held out "
+        f"({which}), of {len(verdict.rows_of):,} clients{also}"
+    )
+
+
+def heads(verdict: Verdict) -> list[str]:
+    """The columns of the table."""
+    first, second = (WORDS[metric] for metric in verdict.metrics)
+    return ["method", first, second, "FedRes gains", "clients better", "clients worse"]
+
+
+def rows(verdict: Verdict) -> list[list[str]]:
+    """The table: a row a method."""
+    return [
+        [LABELS[method], *_scores(verdict, method), *_gain(verdict, method)] for method in METHODS
+    ]
+
+
+def _scores(verdict: Verdict, method: Method) -> list[str]:
+    return [shown(verdict.score(method, metric)) for metric in verdict.metrics]
+
+
+def _gain(verdict: Verdict, method: Method) -> list[str]:
+    if method == "fedres":
+        return ["", "", ""]
+    counts = verdict.counts(method)
+    return [
+        shown(verdict.gain_over(method)),
+        f"{counts.gain:,} ({counts.gain_clearly:,})",
+        f"{counts.lose:,} ({counts.lose_clearly:,})",
+    ]

@@ -1,0 +1,314 @@
+"""fit, evaluate, predict, inspect and compare on tables, from end to end."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer
+from sklearn import metrics
+from typer.testing import CliRunner
+
+from fedres.cli.compare import compare
+from fedres.cli.data import data
+from fedres.cli.evaluate import evaluate
+from fedres.cli.fit import fit
+from fedres.cli.inspect_ import inspect
+from fedres.cli.predict import predict
+from fedres.data.ratings import generate
+from fedres.estimators import FedResRegressor
+from fedres.loading import load
+
+app = typer.Typer()
+for command in (compare, evaluate, fit, inspect, predict):
+    app.command()(command)
+app.add_typer(data, name="data")
+
+COLUMNS = ["--client", "user_id", "--label", "rating", "--categorical", "item_id"]
+
+
+def run(*arguments):
+    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Ratings as numbers and as classes, a model of each, and rows that they never saw."""
+    folder = tmp_path_factory.mktemp("tables")
+    ratings = generate(users=40, items=30, rows=1500)
+    ratings.iloc[:1200].to_csv(folder / "ratings.csv", index=False)
+    new = ratings.iloc[1200:].assign(user_id=lambda t: t.user_id.where(t.index < 1480, 999))
+    new.to_parquet(folder / "new.parquet")
+    new.to_csv(folder / "new.csv", index=False)
+    moods = pd.cut(ratings.rating, [0, 3, 4, 5], labels=["bad", "fair", "good"]).astype(str)
+    liked = ratings.assign(rating=moods, user_id="u" + ratings.user_id.astype(str))
+    liked.iloc[:1200].to_csv(folder / "liked.csv", index=False)
+    liked.iloc[1200:].to_csv(folder / "new_liked.csv", index=False)
+    run("fit", folder / "ratings.csv", *COLUMNS, "--local", "genres", "--time", "timestamp",
+        "--out", folder / "model")  # fmt: skip
+    run("fit", folder / "liked.csv", *COLUMNS, "--out", folder / "classes", "--json")
+    return folder
+
+
+def test_fit_says_the_verdict_and_saves_a_model_of_all_rows(folder, tmp_path):
+    page = tmp_path / "report.html"
+    done = run("fit", folder / "ratings.csv", *COLUMNS, "--local", "genres,year", "--time",
+               "timestamp", "--out", tmp_path / "model", "--report", page)  # fmt: skip
+    for said in (
+        "Constant",
+        "Independent",
+        "Central",
+        "FedRes",
+        "RMSE",
+        "against Central",
+        "Model: ",
+    ):
+        assert said in done
+    html = page.read_text()
+    assert html.count("<svg") == 4
+    for fetched in ("<link", "<script", "src=", "@import", 'href="http'):
+        assert fetched not in html
+    model = load(tmp_path / "model")
+    assert model.columns_ == {"client": "user_id", "label": "rating", "time": "timestamp"}
+    assert len(model.clients_) == pd.read_csv(folder / "ratings.csv").user_id.nunique()
+    assert [model.encoder_.columns[i].name for i in model.encoder_.local] == ["genres", "year"]
+
+
+def test_fit_as_json(folder, tmp_path):
+    found = json.loads(run("fit", folder / "ratings.csv", *COLUMNS, "--out", tmp_path, "--json"))
+    assert set(found["methods"]) == {"constant", "independent", "central", "fedres"}
+    assert set(found["methods"]["fedres"]) == {"rmse", "rmse_interval", "mae", "mae_interval"}
+    assert found["rows"] == found["training_rows"] + found["held_out_rows"] == 1200
+    clients = found["gain_of_fedres"]["central"]["clients"]
+    assert clients["gain"] + clients["lose"] + clients["same"] == found["held_out_clients"]
+    assert found["eta"] == load(tmp_path).eta_
+    again = json.loads(run("compare", "--data", folder / "ratings.csv", *COLUMNS, "--json"))
+    assert again["methods"] == found["methods"]
+
+
+def test_evaluate_is_what_scikit_learn_says_of_predictions(folder, tmp_path):
+    scored = tmp_path / "scored.csv"
+    found = json.loads(run("evaluate", folder / "model", folder / "new.parquet", "--json"))
+    assert run("predict", folder / "model", folder / "new.csv", "--out", scored) == ""
+    table = pd.read_csv(scored)
+    pd.testing.assert_frame_equal(table.drop(columns="prediction"), pd.read_csv(folder / "new.csv"))
+    known = set(pd.read_csv(folder / "ratings.csv").user_id)
+    assert found == {
+        "rmse": pytest.approx(metrics.root_mean_squared_error(table.rating, table.prediction)),
+        "mae": pytest.approx(metrics.mean_absolute_error(table.rating, table.prediction)),
+        "rows": 300,
+        "unseen_clients": len(set(table.user_id) - known),
+    }
+    assert 999 in set(table.user_id)
+    assert "rmse" in run("evaluate", folder / "model", folder / "new.csv")
+
+
+def test_classes_have_probabilities(folder, tmp_path):
+    found = json.loads(run("evaluate", folder / "classes", folder / "new_liked.csv", "--json"))
+    scored = tmp_path / "scored.parquet"
+    run("predict", folder / "classes", folder / "new_liked.csv", "--out", scored)
+    table = pd.read_parquet(scored)
+    probabilities = table[["probability_bad", "probability_fair", "probability_good"]].to_numpy()
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    assert list(found) == ["accuracy", "log_loss", "rows", "unseen_clients"]
+    assert found["accuracy"] == (table.prediction == table.rating).mean()
+    assert found["log_loss"] == pytest.approx(metrics.log_loss(table.rating, probabilities))
+
+
+def test_unseen_and_missing_clients_get_the_global_model(folder, tmp_path):
+    new = pd.read_csv(folder / "new.csv").drop(columns="rating").head(3)
+    new["user_id"] = [new.user_id[0], 12345, None]
+    new.loc[:, ["item_id", "genres", "year"]] = new.loc[0, ["item_id", "genres", "year"]].tolist()
+    new.to_csv(tmp_path / "three.csv", index=False)
+    run("predict", folder / "model", tmp_path / "three.csv", "--out", tmp_path / "out.csv")
+    mine, unseen, missing = pd.read_csv(tmp_path / "out.csv").prediction
+    assert unseen == missing != mine
+    new.drop(columns="user_id").to_csv(tmp_path / "nobody.csv", index=False)
+    run("predict", folder / "model", tmp_path / "nobody.csv", "--out", tmp_path / "out.csv")
+    assert set(pd.read_csv(tmp_path / "out.csv").prediction) == {unseen}
+    printed = run("predict", folder / "model", tmp_path / "three.csv").splitlines()
+    assert printed[0].endswith(",prediction")
+    assert len(printed) == 4
+
+
+def test_inspect_shows_features_and_clients(folder):
+    found = json.loads(run("inspect", folder / "model", "--json"))
+    model = load(folder / "model")
+    assert found["local"]["columns"] == ["genres"]
+    assert found["global"]["columns"] == ["item_id", "genres", "year"]
+    assert found["clients"] == len(model.clients_)
+    norms = {client: model.local_models_[client].norm for client in model.clients_}
+    first = found["leaning_on_local_model"][0]
+    assert first["client"] == max(norms, key=norms.get)
+    assert first["norm"] == pytest.approx(max(norms.values()))
+    assert "lean on their local model" in run("inspect", folder / "model")
+    assert "bad, fair, good" in run("inspect", folder / "classes")
+
+
+@pytest.mark.parametrize(("model", "client"), [("model", 7), ("classes", "u7")])
+def test_inspect_shows_one_client(folder, model, client):
+    found = json.loads(run("inspect", folder / model, "--client", client, "--json"))
+    assert found["client"] == client
+    whole = load(folder / model)
+    own = whole.local_models_[client]
+    assert found["local_norm"] == pytest.approx(own.norm)
+    weights = {one["feature"]: one["weight"] for one in found["weights"]}
+    assert weights["constant"] == pytest.approx(np.asarray(own.constant).tolist())
+    assert len(weights) == len(own.names) + 1
+    sizes = [np.linalg.norm(one["weight"]) for one in found["weights"]]
+    assert sizes == sorted(sizes, reverse=True)
+    assert f"Client {client}" in run("inspect", folder / model, "--client", client)
+
+
+def test_svmlight_files_from_end_to_end(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = [
+        f"{rng.normal():.3f} qid:{i // 20} {1 + i % 3}:1 {4 + i % 5}:{rng.random():.2f}"
+        for i in range(200)
+    ]
+    (tmp_path / "train.svm").write_text("\n".join(lines))
+    (tmp_path / "new.svm").write_text("\n".join(lines[:10]))  # it lacks the last columns
+    run("fit", tmp_path / "train.svm", "--client", "qid", "--label", "y", "--out", tmp_path / "m")
+    found = json.loads(run("evaluate", tmp_path / "m", tmp_path / "new.svm", "--json"))
+    assert (found["rows"], found["unseen_clients"]) == (10, 0)
+    printed = run("predict", tmp_path / "m", tmp_path / "new.svm").splitlines()
+    assert printed[0] == "client,prediction"
+    assert len(printed) == 11
+
+
+def test_a_model_saved_in_python_predicts(tmp_path):
+    table = generate(users=5, items=6, rows=80)
+    model = FedResRegressor(client="user_id", local_features=["genres"])
+    model.fit(table.drop(columns=["rating", "timestamp"]), table.rating).save(tmp_path / "model")
+    table.to_csv(tmp_path / "table.csv", index=False)
+    assert run("predict", tmp_path / "model", tmp_path / "table.csv").count("\n") == 81
+    with pytest.raises(ValueError, match="saved in Python and does not know which column is the"):
+        run("evaluate", tmp_path / "model", tmp_path / "table.csv")
+
+
+def test_a_model_goes_on_learning_in_python_and_is_evaluated_again(folder, tmp_path):
+    model, new = load(folder / "model"), pd.read_csv(folder / "new.csv")
+    x = new[model.feature_names_in_]
+    model.partial_fit(x, new.rating, new.user_id).save(tmp_path / "model")
+    found = json.loads(run("evaluate", tmp_path / "model", folder / "new.csv", "--json"))
+    assert found["unseen_clients"] == 0
+    assert found["rmse"] == pytest.approx(
+        metrics.root_mean_squared_error(new.rating, model.predict(x, new.user_id))
+    )
+
+
+@pytest.mark.parametrize("method", ["central", "independent"])
+def test_models_of_one_side_are_inspected(method, tmp_path):
+    table = generate(users=5, items=6, rows=80)
+    model = FedResRegressor(method=method, client="user_id")
+    model.fit(table[["genres", "year", "user_id"]], table.rating).save(tmp_path)
+    found = json.loads(run("inspect", tmp_path, "--json"))
+    assert found["clients"] == 5
+    assert len(found["leaning_on_local_model"]) == (0 if method == "central" else 5)
+    assert found["local"]["columns"] == ([] if method == "central" else ["genres", "year"])
+    assert "norms" in run("inspect", tmp_path)
+    if method == "central":
+        with pytest.raises(ValueError, match="is central: it has no local models"):
+            run("inspect", tmp_path, "--client", "1")
+    else:
+        assert "Client 1:" in run("inspect", tmp_path, "--client", "1")
+
+
+def test_ratings_are_generated(tmp_path):
+    out = tmp_path / "ratings.parquet"
+    run("data", "ratings", "--users", "3", "--items", "4", "--rows", "9", "--out", out)
+    pd.testing.assert_frame_equal(pd.read_parquet(out), generate(3, 4, 9))
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        (None, [], "there is no file"),
+        ("", [], "ratings.csv"),
+        ("user_id,rating\n", [], "holds no rows"),
+        ("user,rating,x\na,1,2\n", [], "has no column 'user_id' for the client"),
+        ("user_id,stars,x\na,1,2\n", [], "has no column 'rating' for the label"),
+        ("user_id,rating,x\na,1,2\nb,,2\n", [], "row 2 has nan for its label"),
+        ("user_id,rating,x\na,1,2\n,3,2\n", [], "row 2 has nan for its client"),
+        ("user_id,rating,x\na,yes,2\nb,yes,3\na,yes,4\na,yes,1\n", [], "only one class, 'yes'"),
+        (
+            "user_id,rating,x\na,1,2\nb,2,3\na,3,1\n",
+            ["--local", "y"],
+            "local names 'y', but the columns",
+        ),
+        ("user_id,rating,x\na,1,2\nb,2,3\n", ["--task", "both"], "unknown task 'both'"),
+        (
+            "user_id,rating,x\na,u,2\nb,v,3\na,u,2\n",
+            ["--task", "numbers"],
+            "such as 'u' are no numbers",
+        ),
+        ("user_id,rating,x\na,1,2\n", [], "1 rows are too few"),
+        ("user_id,rating\na,1\nb,2\na,3\n", [], "rows of 0 columns to learn from"),
+        ("user_id,rating,x\na,1,2\n", ["--report", "/no/such/page.html"], "cannot write /no/such"),
+    ],
+)
+def test_mistakes_of_fit_are_one_sentence(text, options, message, tmp_path):
+    path, out = tmp_path / "ratings.csv", tmp_path / "model"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ValueError, match=message) as error:
+        run("fit", path, "--client", "user_id", "--label", "rating", "--out", out, *options)
+    assert "\n" not in str(error.value)
+    assert not out.exists()
+
+
+def test_fit_refuses_to_write_over_anything_but_a_model(folder, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for out, message in [
+        (tmp_path / "file", "file is a file: name a folder"),
+        (tmp_path, "holds file and no model"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            run("fit", folder / "ratings.csv", *COLUMNS, "--out", out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["evaluate", "nothing", "new.csv"], "nothing holds no model"),
+        (["evaluate", "model", "none.csv"], "there is no file"),
+        (["evaluate", "model", "unlabelled.csv"], "has no column 'rating' for the label"),
+        (["evaluate", "model", "words.csv"], "words.csv: column 'rating' has 'good' in row 0"),
+        (["evaluate", "classes", "new.csv"], "row 1 has the label '"),
+        (["predict", "model", "narrow.csv"], "has no column 'genres', which the model needs"),
+        (["predict", "model", "scored.csv"], "has a column 'prediction' already"),
+        (["predict", "model", "new.csv", "--out", "out.txt"], "name a .csv or .parquet file"),
+        (["predict", "model", "new.csv", "--out", "no/out.csv"], "in a folder that exists"),
+        (["predict", "broken", "new.csv"], "is damaged"),
+        (["inspect", "broken"], "is damaged"),
+        (["inspect", "nothing"], "nothing holds no model"),
+        (["inspect", "model", "--client", "zoe"], "knows no client 'zoe'"),
+        (["inspect", "model", "--client", "123456"], "knows no client 123456"),
+        (["compare", "--data", "new.csv", "--client", "user_id"], "without --label"),
+        (["compare", "--label", "rating"], "--label is for a table: give --client too"),
+        (["compare", "--client", "a", "--label", "b", "--delay", "3"], "--delay is for named data"),
+        (["data", "ratings", "--rows", "5", "--out", "r.csv"], "need a user, an item and a row"),
+    ],
+)
+def test_mistakes_with_models_are_one_sentence(folder, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    new = pd.read_csv(folder / "new.csv")
+    new.to_csv("new.csv", index=False)
+    new.drop(columns="rating").to_csv("unlabelled.csv", index=False)
+    new.drop(columns="genres").to_csv("narrow.csv", index=False)
+    new.assign(rating="good").to_csv("words.csv", index=False)
+    new.assign(prediction=1.0).to_csv("scored.csv", index=False)
+    for name in ("model", "classes"):
+        (tmp_path / name).symlink_to(folder / name)
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for file in (folder / "model").iterdir():
+        content = file.read_bytes()
+        (broken / file.name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=message) as error:
+        run(*arguments)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,210 @@
+"""Judging methods on held-out rows: known structure is found, and the arithmetic is right."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from sklearn.metrics import log_loss
+
+from fedres.estimators import FedResClassifier, FedResRegressor
+from fedres.intervals import Interval, interval
+from fedres.verdict import Verdict, estimator_for, judge
+from fedres.verdict.result import OTHERS, _groups
+from fedres.verdict.sentence import sentence, shown
+
+LOCAL = ["x0", "x1"]
+
+
+def table(personal, seed=0, users=150, rows=3000):
+    """Ten features matter to all alike, and the first two to each client in its own way."""
+    rng = np.random.default_rng(seed)
+    user, X = rng.integers(0, users, rows), rng.normal(size=(rows, 10))
+    own = personal * rng.normal(size=(users, 2))
+    y = X.sum(axis=1) / 3 + (own[user] * X[:, :2]).sum(axis=1) + rng.normal(0, 0.3, rows)
+    return X, y, user
+
+
+def made(errors, client=None, training_rows=None, task="numbers"):
+    """A verdict of given errors of FedRes; those of all others are 4."""
+    errors = np.asarray(errors, float)
+    client = np.arange(len(errors)) if client is None else np.asarray(client)
+    training_rows = np.ones(client.max() + 1, int) if training_rows is None else training_rows
+    metrics = ("rmse", "mae") if task == "numbers" else ("log_loss", "accuracy")
+    others = dict.fromkeys(metrics, np.full(len(errors), 4.0))
+    every = {**dict.fromkeys(OTHERS, others), "fedres": dict.fromkeys(metrics, errors)}
+    return Verdict(task, False, 9, client, np.asarray(training_rows), every)
+
+
+@pytest.mark.parametrize("by_time", [True, False])
+def test_a_personal_part_is_found(by_time):
+    X, y, user = table(personal=0.7)
+    time = np.arange(len(y)) if by_time else None
+    verdict = judge(X, y, user, time, model=FedResRegressor(local_features=LOCAL))
+    for method in OTHERS:
+        gain = verdict.gain_over(method)
+        assert gain.mean > gain.half
+    assert verdict.sentence().startswith("Personal + shared pays: FedRes (RMSE 0.")
+    counts = verdict.counts("central")
+    assert counts.gain > 0.8 * len(verdict.rows_of)
+    assert counts.gain + counts.lose + counts.same == len(verdict.rows_of)
+
+
+def test_without_a_personal_part_fedres_is_no_worse_than_central():
+    X, y, user = table(personal=0.0, seed=1)
+    verdict = judge(X, y, user, model=FedResRegressor(local_features=LOCAL))
+    gain = verdict.gain_over("central")
+    assert abs(gain.mean) < max(gain.half, 0.01 * verdict.score("central", "rmse").mean)
+    assert verdict.gain_over("independent").mean > 0
+
+
+def test_classes_are_judged_by_log_loss():
+    X, y, user = table(personal=0.7)
+    labels = np.where(y > 0, "yes", "no")
+    verdict = judge(X, labels, user, model=FedResClassifier(local_features=LOCAL))
+    assert verdict.task == "classes"
+    for method in OTHERS:
+        assert verdict.gain_over(method).mean > 0
+        accuracies = [verdict.score(one, "accuracy").mean for one in (method, "fedres")]
+        assert accuracies[0] < accuracies[1] < 1
+
+
+def test_the_last_rows_are_held_out_whatever_their_order():
+    X, y, user = table(personal=0.5, rows=400)
+    time, shuffled = np.arange(400), np.random.default_rng(0).permutation(400)
+    model = FedResRegressor(eta=0.1, shrinkage=1.0, passes=1)
+    verdict = judge(X, y, user, time, model=model)
+    mixed = judge(X[shuffled], y[shuffled], user[shuffled], time[shuffled], model=model)
+    assert verdict.training_rows == 320
+    assert verdict.by_time
+    expected = verdict.score("constant", "mae").mean
+    assert expected == pytest.approx(np.abs(y[320:] - y[:320].mean()).mean())
+    assert mixed.score("constant", "mae").mean == pytest.approx(expected)
+    assert mixed.score("fedres", "rmse") == pytest.approx(verdict.score("fedres", "rmse"))
+    counts = pd.Series(user[:320]).value_counts()
+    held = np.unique(user[320:])
+    assert sorted(verdict.training_rows_of) == sorted(counts.reindex(held, fill_value=0))
+
+
+def test_frames_sparse_matrices_and_lists_are_taken():
+    X, y, user = table(personal=0.5, rows=300)
+    model = FedResRegressor(eta=0.1, shrinkage=1.0, passes=1)
+    scores = {
+        judge(rows, y.tolist(), clients, model=model).score("constant", "rmse").mean
+        for rows in (X, pd.DataFrame(X), csr_array(X))
+        for clients in (user, user.tolist(), pd.Series(user).astype(str))
+    }
+    assert len(scores) == 1
+    with pytest.raises(ValueError, match="groups has no client in row 0"):
+        judge(X, y, [None, *user[1:]])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        judge(X, y[1:], user)
+
+
+def test_a_class_that_only_held_out_rows_have_costs_all_methods_the_same():
+    X, y, user = table(personal=0.5, rows=300)
+    labels = np.where(y > 0, "yes", "no").astype(object)
+    labels[-1] = "maybe"
+    verdict = judge(X, labels, user, np.arange(300), model=FedResClassifier(passes=1, eta=0.1))
+    last = [verdict.errors[method]["log_loss"][-1] for method in (*OTHERS, "fedres")]
+    assert np.isfinite(last).all()
+    assert len(set(last)) == 1
+    constant = np.tile([(labels[:240] == "no").mean(), (labels[:240] == "yes").mean()], (59, 1))
+    expected = log_loss(labels[240:-1].astype(str), constant, labels=["no", "yes"])
+    assert verdict.errors["constant"]["log_loss"][:-1].mean() == pytest.approx(expected)
+
+
+def test_intervals_are_over_clients():
+    # With one row a client it is the interval of a mean, through the root for RMSE.
+    errors = [1.0, 4.0, 9.0, 2.0]
+    verdict = made(errors)
+    mean, half = interval(errors)
+    assert verdict.score("fedres", "mae") == pytest.approx((mean, half))
+    root = np.sqrt(mean)
+    assert verdict.score("fedres", "rmse") == pytest.approx((root, half / (2 * root)))
+    assert verdict.gain_over("central") == pytest.approx((2 - root, half / (2 * root)))
+    # Ten copies of all rows tell nothing new of the clients.
+    copied = made(errors * 10, [*range(4)] * 10)
+    assert copied.score("fedres", "mae") == pytest.approx((mean, half))
+
+
+def test_clients_gain_clearly_if_their_own_rows_tell():
+    errors = [1, 1, 1, 1.0, 4, 4, 6, 6.1, 1, 9, 3]
+    verdict = made(errors, [0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4])
+    counts = verdict.counts("central")
+    assert counts._asdict() == {
+        "gain": 2, "lose": 2, "same": 1, "gain_clearly": 1, "lose_clearly": 1,
+    }  # fmt: skip
+    assert verdict.gains_of_clients("central")[:2] == pytest.approx([1.0, 0.0])
+
+
+@given(st.lists(st.integers(0, 3000), min_size=1, max_size=80))
+def test_groups_hold_every_client_once_and_are_not_too_small(training_rows):
+    rows = np.array(training_rows)
+    edges = _groups(rows)
+    assert (np.diff(edges[:-1]) > 0).all()
+    assert edges[-1] > rows.max()
+    found = made(np.arange(len(rows)), training_rows=rows).by_training_rows("central")
+    assert sum(group.clients for group in found) == len(rows)
+    assert all(group.clients >= 5 for group in found if group.low > 1)
+
+
+@pytest.mark.parametrize(
+    ("gains", "head"),
+    [
+        ((2.0, 2.0, 2.0), "Personal + shared pays"),
+        ((2.0, 0.0, 2.0), "Personalisation pays, sharing makes no clear difference"),
+        ((2.0, -1.0, 2.0), "Clients do best alone"),
+        ((0.0, 2.0, 2.0), "Sharing pays, personalisation makes no clear difference"),
+        ((-1.0, 2.0, 2.0), "Sharing pays, personalisation does not"),
+        ((-1.0, -1.0, 2.0), "Personal or shared alone is better than both together"),
+        ((2.0, 2.0, 0.0), "These features tell little, a constant does as well"),
+    ],
+)
+def test_the_sentence_says_what_the_gains_are(gains, head):
+    noise = 0.1 * np.array([-1, 1] * 10)
+    errors = {
+        method: {"rmse": 2 + gain + noise * (gain == 0)}
+        for method, gain in zip(("central", "independent", "constant"), gains, strict=True)
+    }
+    errors = {name: {"rmse": np.broadcast_to(e["rmse"], 20)} for name, e in errors.items()}
+    client = np.arange(20)
+    errors["fedres"] = {"rmse": np.full(20, 2.0) + 0.01 * (client % 3)}
+    verdict = Verdict("numbers", True, 9, client, client, errors)
+    assert sentence(verdict).startswith(f"{head}: FedRes (RMSE 1.41")
+
+
+def test_one_client_cannot_tell():
+    verdict = made([1.0, 2.0], [0, 0])
+    assert verdict.sentence().startswith("One client alone cannot tell")
+    assert "nan" not in verdict.sentence()
+    assert json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
+
+
+def test_numbers_are_shown_to_the_digits_that_are_certain():
+    assert shown(Interval(1.23456, 0.00789)) == "1.2346 ± 0.0079"
+    assert shown(Interval(-0.5, np.nan)) == "-0.5"
+    assert shown(Interval(2e6, 3e4)) == "2,000,000 ± 30,000"
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        (["a", "b", "c"], FedResClassifier),
+        ([True, False], FedResClassifier),
+        ([0, 1, 1], FedResClassifier),
+        ([0.5, 1.0, 1.5], FedResRegressor),
+        ([1, 2, 3], FedResRegressor),
+    ],
+)
+def test_labels_tell_the_task(labels, kind):
+    assert type(estimator_for(np.array(labels))) is kind
+
+
+def test_a_task_may_be_named():
+    assert type(estimator_for(np.array([1, 2, 3]), "classes")) is FedResClassifier
+    with pytest.raises(ValueError, match="unknown task 'both': choose one of numbers, classes"):
+        estimator_for(np.array([1]), "both")
