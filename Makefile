@@ -3,7 +3,7 @@ BIN := .venv/bin
 CORE := .venv/core
 DEV := .venv/dev
 
-.PHONY: demo test bench bench-cores bench-accuracy lint clean
+.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-tables bench-flower
 
 demo: $(CORE)  ## set everything up, compare the three methods on built-in data
 	$(BIN)/fedres compare --report report.html
@@ -26,6 +26,16 @@ bench-accuracy: $(DEV)  ## test accuracy beside logistic regression (needs FEDRE
 
 bench: $(DEV)  ## speed, as ratios to peers run in the same process
 	$(BIN)/python benchmarks/speed.py
+
+bench-bandits: $(DEV)  ## rewards and speed of bandits beside Vowpal Wabbit (needs FEDRES_DATA)
+	$(BIN)/python benchmarks/bandits.py
+
+bench-tables: $(DEV)  ## learning from a table beside Vowpal Wabbit; a million clients on disk
+	$(BIN)/python benchmarks/tables.py
+	$(BIN)/python benchmarks/storage.py
+
+bench-flower: $(DEV)  ## samples a second through Flower, and whose time that takes
+	$(BIN)/python benchmarks/flower.py
 
 $(CORE): pyproject.toml
 	$(PYTHON) -m venv .venv

@@ -29,6 +29,15 @@ def test_a_model_of_ratings_gains_by_learning_on():
     assert errors["learning from each rating as it comes"] < errors["as saved"]
 
 
+def test_recommendations_are_made_logged_and_judged(tmp_path):
+    log = tmp_path / "events.jsonl"
+    earned = load("recommend").main(clients=8, rounds=60, log=log)
+    assert {"independent", "central", "fedres", "Greedy (estimated)"} < set(earned)
+    logged = len(log.read_text().splitlines())
+    # all but those whose click is still on its way
+    assert 8 * (60 - 2 * 5 - 1) <= logged <= 8 * 60
+
+
 def test_the_api_reference_is_that_of_the_docstrings():
     make_api = load("../docs/make_api")
     assert make_api.PAGE.read_text(encoding="utf-8") == make_api.page()

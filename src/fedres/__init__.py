@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedres import theory as theory
     from fedres.data.dataset import Dataset as Dataset
-    from fedres.data.dataset import load as load
     from fedres.data.federation import Federation as Federation
     from fedres.data.split import federate as federate
     from fedres.delays import Delay as Delay
     from fedres.delays import Uniform as Uniform
+    from fedres.estimators import FedResClassifier as FedResClassifier
+    from fedres.estimators import FedResRegressor as FedResRegressor
+    from fedres.loading import load as load
     from fedres.simulation.compare import compare as compare
     from fedres.simulation.engine import simulate as simulate
     from fedres.simulation.parallel import run_all as run_all
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from fedres.simulation.sweep import sweep as sweep
     from fedres.steps import Adaptive as Adaptive
     from fedres.steps import Sgd as Sgd
+    from fedres.verdict import judge as judge
 
 __version__ = "0.1.0"
 
@@ -30,13 +33,16 @@ _HOMES = {
     "Adaptive": "steps",
     "Dataset": "data.dataset",
     "Delay": "delays",
+    "FedResClassifier": "estimators",
+    "FedResRegressor": "estimators",
     "Federation": "data.federation",
     "Run": "simulation.run",
     "Sgd": "steps",
     "Uniform": "delays",
     "compare": "simulation.compare",
     "federate": "data.split",
-    "load": "data.dataset",
+    "judge": "verdict",
+    "load": "loading",
     "run_all": "simulation.parallel",
     "simulate": "simulation.engine",
     "sweep": "simulation.sweep",

@@ -1,0 +1,61 @@
+"""Contextual bandits: clients that choose, and learn from rewards that may come late.
+
+Section 5 of the paper. A `BanditClient` chooses among actions by the sum of its local and the
+shared global model; a `BanditServer` keeps the global one.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedres.bandits.client import BanditClient as BanditClient
+    from fedres.bandits.client import BanditServer as BanditServer
+    from fedres.bandits.decisions import Decision as Decision
+    from fedres.bandits.environments import Catalogue as Catalogue
+    from fedres.bandits.environments import Multiclass as Multiclass
+    from fedres.bandits.estimates import Evaluation as Evaluation
+    from fedres.bandits.estimates import ReplayLearner as ReplayLearner
+    from fedres.bandits.estimates import estimate as estimate
+    from fedres.bandits.estimates import evaluate_log as evaluate_log
+    from fedres.bandits.estimates import joint_policy as joint_policy
+    from fedres.bandits.logs import Event as Event
+    from fedres.bandits.logs import EventLog as EventLog
+    from fedres.bandits.logs import read_events as read_events
+    from fedres.bandits.policies import EpsilonGreedy as EpsilonGreedy
+    from fedres.bandits.policies import Greedy as Greedy
+    from fedres.bandits.policies import Softmax as Softmax
+    from fedres.bandits.policies import SquareCB as SquareCB
+    from fedres.bandits.simulator import simulate_bandit as simulate_bandit
+
+# Names are imported when first used, as in `fedres` itself: a simulation needs a compiler.
+_HOMES = {
+    "BanditClient": "client",
+    "BanditServer": "client",
+    "Catalogue": "environments",
+    "Decision": "decisions",
+    "EpsilonGreedy": "policies",
+    "Evaluation": "estimates",
+    "Event": "logs",
+    "EventLog": "logs",
+    "Greedy": "policies",
+    "Multiclass": "environments",
+    "ReplayLearner": "estimates",
+    "Softmax": "policies",
+    "SquareCB": "policies",
+    "estimate": "estimates",
+    "evaluate_log": "estimates",
+    "joint_policy": "estimates",
+    "read_events": "logs",
+    "simulate_bandit": "simulator",
+}
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"fedres.bandits.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'fedres.bandits' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOMES]

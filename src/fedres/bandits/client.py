@@ -1,0 +1,267 @@
+"""The bandit client and server (Agarwal, Langford and Wei, 2020, section 5).
+
+When a client chooses, the policy draws an action by the scores
+
+    f(x^g(a); w^g) + f(x^l(a); w_i)
+
+of all actions a. When the reward r of action a comes, client and server take their steps of
+FedRes.SGD on (r - score of a)^2, on the models of that moment (alignment ``arrival``).
+"""
+
+from collections.abc import Callable, Iterable
+from numbers import Real
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from fedres.algorithms import sgd
+from fedres.bandits.decisions import (
+    Contexts,
+    Decision,
+    Pending,
+    Waiting,
+    as_contexts,
+    joint_scores,
+)
+from fedres.bandits.logs import Event
+from fedres.bandits.policies import Policy, Uniforms
+from fedres.messages import GlobalModel, Upload
+from fedres.steps import Adaptive, Step
+from fedres.types import F32
+
+LearnFrom = Literal["all", "exploration"]
+
+# Rewards are often all 0 or all 1 for long: clipped to those, predictions would hide errors.
+STEP = Adaptive(0.5, clip=False)
+
+
+class Counts(NamedTuple):
+    """Decisions so far: made = rewarded + expired + pending; learned from."""
+
+    made: int
+    rewarded: int
+    expired: int
+    learned: int
+
+
+class BanditClient:
+    """Chooses actions, and learns from their rewards.
+
+    Parameters
+    ----------
+    policy
+        How it explores.
+    features_local
+        Number of local features; 0 for no local model (Central).
+    features_global
+        Number of global features; 0 for no global model (Independent). None to learn it from
+        the first contexts or the first `refresh`.
+    client
+        Its number, in its uploads and events.
+    seed
+        A number, or a source of draws; see the policy for how they are used. None for other
+        choices in every run.
+    learn_from
+        "all" decisions, or only those of pure "exploration" as in the paper.
+    step
+        How models move; the server's must be the same.
+    wait
+        For how many further decisions of this client one waits for its reward. None: as long as
+        there is room.
+    late
+        What a decision without reward in time counts as: a reward to learn from, such as 0 for
+        "no click", or None to drop it.
+    most_pending
+        How many decisions wait at most: with one more, the oldest expires.
+    log
+        Called with the `Event` of every decision once it is rewarded or expired, as `EventLog`
+        or a list's `append`. The contexts of all actions are then kept until that moment,
+        otherwise only those of the chosen one.
+
+    Examples
+    --------
+    >>> from fedres.bandits import EpsilonGreedy
+    >>> rng = np.random.default_rng(0)
+    >>> server = BanditServer(features_global=2)
+    >>> client = BanditClient(EpsilonGreedy(explore_every=20), features_local=1, seed=7)
+    >>> for _ in range(200):
+    ...     contexts_global, contexts_local = rng.normal(size=(3, 2)), rng.normal(size=(3, 1))
+    ...     decision = client.choose(contexts_global, contexts_local)
+    ...     client.reward(decision.id, contexts_local[decision.action, 0])
+    ...     server.apply(client.uploads())
+    ...     client.refresh(server.publish())
+    >>> client.choose(np.zeros((3, 2)), [[0.0], [1.0], [0.5]]).action
+    1
+    >>> client.counts
+    Counts(made=201, rewarded=200, expired=0, learned=200)
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        features_local: int,
+        features_global: int | None = None,
+        client: int = 0,
+        seed: int | Uniforms | None = None,
+        learn_from: LearnFrom = "all",
+        step: Step = STEP,
+        wait: int | None = None,
+        late: float | None = None,
+        most_pending: int = 10_000,
+        log: Callable[[Event], object] | None = None,
+    ) -> None:
+        if features_local < 0 or (features_global or 0) < 0:
+            raise ValueError(
+                f"features_local={features_local} and features_global={features_global}: "
+                "numbers of features must not be negative"
+            )
+        if learn_from not in get_args(LearnFrom):
+            raise ValueError(f"learn_from must be 'all' or 'exploration', not {learn_from!r}")
+        if learn_from == "exploration" and not policy.has_exploration:
+            raise ValueError(
+                f"{policy} has no rounds of pure exploration to learn from: "
+                "use EpsilonGreedy, or learn_from='all'"
+            )
+        if late is not None:
+            _check_reward(late)
+        self.policy = policy
+        self.client = client
+        self.learn_from = learn_from
+        self._features_local = features_local
+        self._rule = sgd.Rule(step=step)
+        self._models = None if features_global is None else self._new_models(features_global)
+        self._rng = seed if isinstance(seed, Uniforms) else np.random.default_rng(seed)
+        self._late = None if late is None else float(late)
+        self._log = log
+        self._pending = Pending(wait, most_pending)
+        self._uploads: list[Upload] = []
+        self._rewarded = self._learned = 0
+
+    @property
+    def pending(self) -> int:
+        """How many decisions wait for their reward."""
+        return len(self._pending)
+
+    @property
+    def counts(self) -> Counts:
+        """How many decisions were made, rewarded, expired and learned from."""
+        made = self._pending.made
+        expired = made - self._rewarded - self.pending
+        return Counts(made, self._rewarded, expired, self._learned)
+
+    @property
+    def w_local(self) -> F32:
+        """The local model, the constant's weight last."""
+        return self._models_for(0).local.weights.copy()
+
+    def choose(self, contexts_global: Contexts, contexts_local: Contexts = None) -> Decision:
+        """Choose an action for contexts with one row an action, dense or sparse, in both views.
+
+        None stands for a view without features. A decision that thereby expires is learned from
+        after the choice.
+        """
+        x_global, x_local = as_contexts(contexts_global, contexts_local)
+        models = self._models_for(x_global.shape[1])
+        scores = joint_scores(x_global, x_local, models.global_.weights, models.local.weights)
+        turn = self._pending.made + 1
+        draw = self.policy.draw(scores, turn, self._rng)
+        self._models = models
+        decision = Decision(turn, *draw)
+        chosen = slice(draw.action, draw.action + 1)
+        over = self._pending.add(
+            Waiting(
+                decision,
+                x_global[chosen].copy(),
+                x_local[chosen].copy(),
+                (x_global.copy(), x_local.copy()) if self._log is not None else None,
+            )
+        )
+        if over is not None:
+            self._settle(over, self._late, expired=True)
+        return decision
+
+    def reward(self, decision_id: int, reward: float) -> None:
+        """Learn what the decision of that id brought: any finite number, once, in any order."""
+        _check_reward(reward)
+        waiting = self._pending.take(decision_id)
+        self._rewarded += 1
+        self._settle(waiting, float(reward))
+
+    def expire(self) -> None:
+        """Wait no longer for any decision, as before a client is shut down."""
+        while self.pending:
+            self._settle(self._pending.expire_oldest(), self._late, expired=True)
+
+    def uploads(self) -> list[Upload]:
+        """What the server has not been sent; each upload is handed out once."""
+        uploads, self._uploads = self._uploads, []
+        return uploads
+
+    def refresh(self, model: GlobalModel) -> None:
+        """Take in a published global model, in any order."""
+        width = max(len(model.weights) - 1, 0)
+        models = self._models_for(width)
+        if len(model.weights) != len(models.global_.weights):
+            raise ValueError(
+                f"global model {model.version} has {width} features, client {self.client} "
+                f"{max(len(models.global_.weights) - 1, 0)}: use the same on both sides"
+            )
+        if not np.isfinite(model.weights).all():
+            raise ValueError(f"global model {model.version} has a weight that is not finite")
+        models.refresh(model)
+        self._models = models
+
+    def _settle(self, waiting: Waiting, reward: float | None, expired: bool = False) -> None:
+        decision = waiting.decision
+        if reward is not None and (self.learn_from == "all" or decision.explores):
+            x_global, x_local = waiting.x_global, waiting.x_local
+            models = self._models_for(x_global.shape[1])
+            upload = models.observe(x_global, x_local, np.array([reward], np.float32))
+            self._learned += 1
+            if upload is not None and x_global.shape[1]:
+                self._uploads.append(upload)
+        if self._log is not None and waiting.contexts is not None:
+            chosen = (decision.action, decision.probabilities)
+            self._log(Event(self.client, decision.id, *waiting.contexts, *chosen, reward, expired))
+
+    def _models_for(self, features_global: int) -> sgd.Client:
+        """The models; new ones of that width while their width is not known."""
+        return self._models or self._new_models(features_global)
+
+    def _new_models(self, features_global: int) -> sgd.Client:
+        return sgd.Client(self._rule, features_global, self._features_local, self.client)
+
+
+class BanditServer(sgd.Server):
+    """Keeps the global model of all clients.
+
+    Parameters
+    ----------
+    features_global
+        Number of global features.
+    step
+        How the global model moves; the clients' must be the same.
+    """
+
+    def __init__(self, features_global: int, step: Step = STEP) -> None:
+        if features_global < 0:
+            raise ValueError(f"features_global must not be negative, and is {features_global}")
+        super().__init__(sgd.Rule(step=step), features_global)
+
+    def apply(self, uploads: Upload | Iterable[Upload]) -> None:
+        """Work on uploads, one or many; on none of them if one is of another width."""
+        several = [uploads] if isinstance(uploads, Upload) else list(uploads)
+        for upload in several:
+            if (width := upload.x_global.shape[1]) != self.global_.width:
+                raise ValueError(
+                    f"client {upload.client} sent {width} global features, this server was "
+                    f"made for {self.global_.width}: use the same on both sides"
+                )
+        for upload in several:
+            super().apply(upload)
+
+
+def _check_reward(reward: float) -> None:
+    largest = np.finfo(np.float32).max
+    if not isinstance(reward, Real) or not abs(reward) <= largest:
+        raise ValueError(f"a reward must be a finite number, not {reward!r}")

@@ -1,0 +1,338 @@
+"""Policies and methods side by side on the same decisions: what they earn, and what they regret."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedres.bandits.environments import METHODS, Environment, Method
+from fedres.bandits.named import SYNTHETIC, Maker, choose_policies, environments
+from fedres.bandits.policies import Policy
+from fedres.bandits.simulator import BanditRun, simulate_bandit
+from fedres.intervals import Interval, interval
+from fedres.simulation.parallel import run_all, working
+from fedres.steps import Adaptive
+from fedres.types import F64, I64
+
+CLIENTS = (5, 10, 20, 50, 100)
+DELAYS = (0, 20, 80, 200)
+FEW = 5  # seeds for the points beside the main one
+
+ETAS = (0.1, 0.3, 1.0)
+LOCAL_ETAS = (0.01, 0.03, 0.1, 0.3)
+TUNING_SEEDS = (10_000, 10_001)
+
+
+class Steps(NamedTuple):
+    """Step sizes of the server, and of the clients of FedRes; with other methods they are one."""
+
+    eta: float
+    local_eta: float
+
+
+class Curves(NamedTuple):
+    """Averages over all decisions up to each checkpoint."""
+
+    reward: F64
+    regret: F64
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One policy with one method.
+
+    Attributes
+    ----------
+    steps
+        The step sizes that earned most on the tuning seeds.
+    rewards, regrets
+        (seeds, checkpoints): averages so far.
+    by_clients, by_delay
+        (seeds, points): average regret of whole runs.
+    """
+
+    steps: Steps
+    rewards: F64
+    regrets: F64
+    by_clients: F64
+    by_delay: F64
+
+    @property
+    def reward(self) -> F64:
+        """The average reward of all decisions, one a seed."""
+        return self.rewards[:, -1]
+
+    @property
+    def regret(self) -> F64:
+        """The average regret of all decisions, one a seed."""
+        return self.regrets[:, -1]
+
+
+@dataclass(frozen=True)
+class Study:
+    """What `study` found; outcomes by policy and method."""
+
+    data: str
+    differ: bool
+    policies: dict[str, Policy]
+    clients: int
+    delay: int
+    reward_delay: int
+    rounds: int
+    seeds: int
+    checkpoints: I64
+    points_clients: tuple[int, ...]
+    points_delay: tuple[int, ...]
+    outcomes: dict[tuple[str, Method], Outcome]
+
+    @property
+    def realizable(self) -> bool:
+        """Whether the models can be exactly right."""
+        return self.data == SYNTHETIC
+
+    def gain_over(self, policy: str, method: Method) -> Interval:
+        """Average reward of FedRes less that of another method, paired by seed."""
+        fedres, other = (self.outcomes[policy, one].reward for one in ("fedres", method))
+        return interval(fedres - other)
+
+    def exponent(self, policy: str, method: Method) -> Interval:
+        """How average regret falls: x of T^x, fitted to the last tenfold of T, seed by seed."""
+        last = self.checkpoints * 10 >= self.rounds
+        regrets = self.outcomes[policy, method].regrets[:, last]
+        if last.sum() < 2 or not (regrets > 0).all():
+            return Interval(np.nan, np.nan)
+        slopes = np.polyfit(np.log(self.checkpoints[last]), np.log(regrets).T, 1)[0]
+        return interval(slopes)
+
+    def best_policy(self) -> str:
+        """The one that earns FedRes most."""
+        return max(self.policies, key=lambda name: self.outcomes[name, "fedres"].reward.mean())
+
+    def verdict(self) -> str:
+        """One sentence: does personal + shared earn more than only personal and only shared?"""
+        policy = self.best_policy()
+        parts = []
+        for method in ("independent", "central"):
+            gain = self.gain_over(policy, method)
+            if np.isnan(gain.half):
+                relation = "over one seed differs from"
+            elif abs(gain.mean) <= gain.half:
+                relation = "is within noise of"
+            else:
+                relation = "earns more than" if gain.mean > 0 else "earns less than"
+            parts.append(f"{relation} {method} ({gain.mean:+.3f} ± {gain.half:.3f} a decision)")
+        return (
+            f"On {self.data}, FedRes {' and '.join(parts)}, all with {policy}, the policy that "
+            "earns FedRes most."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, for JSON."""
+        return {
+            "data": self.data,
+            "differ": self.differ,
+            "clients": self.clients,
+            "delay": self.delay,
+            "reward_delay": self.reward_delay,
+            "rounds": self.rounds,
+            "seeds": self.seeds,
+            "verdict": self.verdict(),
+            "checkpoints": self.checkpoints.tolist(),
+            "points_clients": self.points_clients,
+            "points_delay": self.points_delay,
+            "results": [
+                {
+                    "policy": policy,
+                    "parameters": repr(self.policies[policy]),
+                    "method": method,
+                    "reward": float(outcome.reward.mean()),
+                    "reward_interval": _or_none(interval(outcome.reward).half),
+                    "reward_per_seed": outcome.reward.tolist(),
+                    "reward_curve": outcome.rewards.mean(axis=0).tolist(),
+                    "regret": float(outcome.regret.mean()),
+                    "regret_interval": _or_none(interval(outcome.regret).half),
+                    "regret_curve": outcome.regrets.mean(axis=0).tolist(),
+                    "regret_exponent": _or_none(self.exponent(policy, method).mean),
+                    "regret_by_clients": outcome.by_clients.mean(axis=0).tolist(),
+                    "regret_by_delay": outcome.by_delay.mean(axis=0).tolist(),
+                    **outcome.steps._asdict(),
+                }
+                for (policy, method), outcome in self.outcomes.items()
+            ],
+        }
+
+
+def study(
+    data: str = "digits",
+    policies: Sequence[str] = ("epsilon-greedy", "squarecb", "softmax"),
+    *,
+    clients: int = 50,
+    delay: int = 20,
+    reward_delay: int = 5,
+    rounds: int = 1000,
+    seeds: int = 10,
+    differ: bool = True,
+    explore_every: int | str | None = None,
+    cores: int | None = None,
+    progress: bool = False,
+) -> Study:
+    """Run policies with all three methods on the same decisions, one environment a seed.
+
+    Every policy and method takes the step sizes of a grid that earn most on two other seeds.
+
+    Parameters
+    ----------
+    data
+        A multiclass data set by name, or ``synthetic`` for a catalogue of items.
+    policies
+        By name: epsilon-greedy, squarecb, softmax, greedy.
+    clients, delay, reward_delay, rounds
+        P; rounds that messages and rewards are late; and T. As in `simulate_bandit`.
+    seeds
+        How many environments; at most five for regret against P and delay.
+    differ
+        Whether clients differ: each permutes 3 in 10 labels, or has its own taste for half of
+        what items pay.
+    explore_every
+        Lets epsilon-greedy explore in every so many rounds instead of with probability 0.05;
+        ``theory`` for the number of Theorem 3, all its constants taken as 1.
+    cores
+        Cores to use; None for all.
+    progress
+        Whether to show a progress bar.
+
+    Examples
+    --------
+    >>> found = study("synthetic", ["squarecb"], clients=4, rounds=50, seeds=2)
+    >>> print(found.verdict()[:20])
+    On synthetic, FedRes
+    """
+    for name, count in (("rounds", rounds), ("seeds", seeds), ("clients", clients)):
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1, not {count}")
+    make = environments(data, differ)
+    with working("loading compiled code (the first time, compiling it)", progress):
+        first = make(clients, 0)
+        chosen = choose_policies(policies, explore_every, rounds, clients, first.most)
+        _simulate(first, next(iter(chosen.values())), "fedres", Steps(0.1, 0.1), 0, 0, 1, 0)
+
+    cells = list(product(chosen, METHODS))
+    play = partial(_simulate, reward_delay=reward_delay, rounds=rounds)
+    bars = (f"{what} on {data}" if progress else None for what in ("tuning", "deciding"))
+    steps = _tune(make, chosen, cells, clients, partial(play, delay=delay), cores, next(bars))
+
+    points_clients = tuple(sorted({*CLIENTS, clients}))
+    points_delay = tuple(sorted({delay} | {point for point in DELAYS if point < rounds}))
+    checkpoints = np.unique(np.geomspace(1, rounds, 60).round().astype(np.int64))
+
+    def curves(environment: Environment, seed: int, late: int) -> dict[tuple[str, Method], Curves]:
+        runs = {
+            (name, method): play(
+                environment, chosen[name], method, steps[name, method], delay=late, seed=seed
+            )
+            for name, method in cells
+        }
+        return {cell: _curves(run, checkpoints) for cell, run in runs.items()}
+
+    def one(count: int, seed: int) -> dict[int, dict[tuple[str, Method], Curves]]:
+        environment = make(count, seed)
+        delays = points_delay if count == clients and seed < FEW else (delay,)
+        return {late: curves(environment, seed, late) for late in delays}
+
+    few = min(seeds, FEW)
+    jobs = [(clients, seed) for seed in range(seeds)]
+    jobs += [(p, seed) for p in points_clients if p != clients for seed in range(few)]
+    done = run_all([partial(one, *job) for job in jobs], cores, next(bars))
+    found = dict(zip(jobs, done, strict=True))
+
+    def outcome(cell: tuple[str, Method]) -> Outcome:
+        main = [found[clients, seed][delay][cell] for seed in range(seeds)]
+        return Outcome(
+            steps[cell],
+            np.array([run.reward for run in main]),
+            np.array([run.regret for run in main]),
+            np.array(
+                [[found[p, s][delay][cell].regret[-1] for p in points_clients] for s in range(few)]
+            ),
+            np.array(
+                [[found[clients, s][d][cell].regret[-1] for d in points_delay] for s in range(few)]
+            ),
+        )
+
+    return Study(
+        data, differ, chosen, clients, delay, reward_delay, rounds, seeds, checkpoints,
+        points_clients, points_delay, {cell: outcome(cell) for cell in cells},
+    )  # fmt: skip
+
+
+def _simulate(
+    environment: Environment,
+    policy: Policy,
+    method: Method,
+    steps: Steps,
+    delay: int,
+    reward_delay: int,
+    rounds: int,
+    seed: int,
+) -> BanditRun:
+    return simulate_bandit(
+        environment,
+        policy,
+        method,
+        rounds=rounds,
+        delay=delay,
+        reward_delay=reward_delay,
+        step=Adaptive(steps.eta, clip=False),
+        local_step=Adaptive(steps.local_eta, clip=False),
+        seed=seed,
+    )
+
+
+def _tune(
+    make: Maker,
+    policies: Mapping[str, Policy],
+    cells: list[tuple[str, Method]],
+    clients: int,
+    play: Callable[..., BanditRun],
+    cores: int | None,
+    progress: str | None,
+) -> dict[tuple[str, Method], Steps]:
+    """The step sizes that earn most, for every policy and method."""
+    worlds = [make(clients, seed) for seed in TUNING_SEEDS]
+    grids = {
+        method: [Steps(*pair) for pair in product(ETAS, LOCAL_ETAS)]
+        if method == "fedres"
+        else [Steps(eta, eta) for eta in ETAS]
+        for method in METHODS
+    }
+    jobs = [(cell, steps) for cell in cells for steps in grids[cell[1]]]
+
+    def earn(cell: tuple[str, Method], steps: Steps) -> float:
+        runs = [
+            play(world, policies[cell[0]], cell[1], steps, seed=seed)
+            for world, seed in zip(worlds, TUNING_SEEDS, strict=True)
+        ]
+        return float(np.mean([run.reward for run in runs]))
+
+    earned = dict(
+        zip(jobs, run_all([partial(earn, *job) for job in jobs], cores, progress), strict=True)
+    )
+
+    def best(cell: tuple[str, Method]) -> Steps:
+        return max(grids[cell[1]], key=lambda steps: earned[cell, steps])
+
+    return {cell: best(cell) for cell in cells}
+
+
+def _curves(run: BanditRun, checkpoints: I64) -> Curves:
+    def so_far(values: F64) -> F64:
+        return np.asarray(np.cumsum(values)[checkpoints - 1] / checkpoints)
+
+    return Curves(so_far(run.reward_by_round), so_far(run.regret_by_round))
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

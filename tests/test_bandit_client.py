@@ -1,0 +1,326 @@
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from scipy import sparse
+
+from fedres.algorithms import sgd
+from fedres.bandits import BanditClient, BanditServer, EpsilonGreedy, Greedy, Softmax, SquareCB
+from fedres.bandits.client import STEP
+from fedres.messages import GlobalModel
+from fedres.steps import Adaptive
+
+
+def contexts_of(rng, actions=3, width_global=2, width_local=2):
+    return (
+        rng.normal(size=(actions, width_global)).astype(np.float32),
+        rng.normal(size=(actions, width_local)).astype(np.float32),
+    )
+
+
+class Life(RuleBasedStateMachine):
+    """Any sequence of calls against a plain account of what every decision came to."""
+
+    @initialize(
+        policy=st.sampled_from([EpsilonGreedy(0.5), EpsilonGreedy(explore_every=2)]),
+        learn_from=st.sampled_from(["all", "exploration"]),
+        widths=st.sampled_from([(2, 2), (0, 2), (2, 0)]),
+        wait=st.sampled_from([None, 0, 2]),
+        late=st.sampled_from([None, 0.25]),
+        most=st.sampled_from([1, 3, 1000]),
+    )
+    def begin(self, policy, learn_from, widths, wait, late, most):
+        self.learn_from, self.widths = learn_from, widths
+        self.wait, self.late, self.most = wait, late, most
+        self.rng = np.random.default_rng(5)
+        self.client = BanditClient(
+            policy,
+            features_local=widths[1],
+            features_global=widths[0],
+            seed=3,
+            learn_from=learn_from,
+            wait=wait,
+            late=late,
+            most_pending=most,
+        )
+        self.server = BanditServer(widths[0])
+        self.published = []
+        rule_ = sgd.Rule(step=STEP)
+        self.plain_client = sgd.Client(rule_, *widths)
+        self.plain_server = sgd.Server(rule_, widths[0])
+        self.plain_uploads = []
+        self.status, self.rows = {}, {}
+        self.samples = self.sent = 0
+
+    def waiting(self):
+        return [id_ for id_, status in self.status.items() if status == "waits"]
+
+    def settle(self, id_, status, reward):
+        self.status[id_] = status
+        x_global, x_local, explores = self.rows[id_]
+        if reward is not None and (self.learn_from == "all" or explores):
+            self.samples += 1
+            upload = self.plain_client.observe(x_global, x_local, np.float32([reward]))
+            self.plain_uploads += [upload] if self.widths[0] else []
+
+    @rule(actions=st.integers(1, 4))
+    def choose(self, actions):
+        views = contexts_of(self.rng, actions, *self.widths)
+        decision = self.client.choose(*views)
+        for id_ in self.waiting():
+            if self.wait is not None and decision.id - id_ > self.wait:
+                self.settle(id_, "expired", self.late)
+        if len(self.waiting()) == self.most:
+            self.settle(self.waiting()[0], "expired", self.late)
+        self.status[decision.id] = "waits"
+        self.rows[decision.id] = (*(x[[decision.action]] for x in views), decision.explores)
+        for x in views:
+            x[:] = np.nan  # the client must have kept its own copy
+
+    @rule(back=st.integers(-2, 6), reward=st.sampled_from([0.0, 1.0, -2.5]))
+    def reward(self, back, reward):
+        id_ = len(self.status) - back
+        if self.status.get(id_) == "waits":
+            self.client.reward(id_, reward)
+            self.settle(id_, "rewarded already", reward)
+        else:
+            why = self.status.get(id_, "never made") if id_ > 0 else "never made"
+            with pytest.raises(ValueError, match=f"decision {id_} .*{why}"):
+                self.client.reward(id_, reward)
+
+    @rule(reward=st.sampled_from([np.nan, np.inf, "1", None]))
+    @precondition(lambda self: self.waiting())
+    def bad_reward(self, reward):
+        with pytest.raises(ValueError, match="finite number"):
+            self.client.reward(self.waiting()[0], reward)
+
+    @rule()
+    def upload(self):
+        uploads = self.client.uploads()
+        self.sent += sum(len(upload.y) for upload in uploads)
+        self.server.apply(uploads)
+        for upload in self.plain_uploads:
+            self.plain_server.apply(upload)
+        self.plain_uploads = []
+        assert self.client.uploads() == []
+
+    @rule()
+    def publish(self):
+        self.published.append((self.server.publish(), self.plain_server.publish()))
+
+    @rule(which=st.integers(0, 100))
+    @precondition(lambda self: self.published)
+    def refresh(self, which):
+        model, plain = self.published[which % len(self.published)]
+        self.client.refresh(model)
+        self.plain_client.refresh(plain)
+
+    @rule()
+    def expire(self):
+        self.client.expire()
+        for id_ in self.waiting():
+            self.settle(id_, "expired", self.late)
+
+    @invariant()
+    def nothing_is_lost_or_counted_twice(self):
+        if not hasattr(self, "client"):
+            return
+        counts, said = self.client.counts, list(self.status.values())
+        assert counts.made == len(said)
+        assert counts.rewarded == said.count("rewarded already")
+        assert counts.expired == said.count("expired")
+        assert self.client.pending == said.count("waits") <= self.most
+        assert counts.learned == self.samples
+        if self.widths[0]:
+            assert self.sent + len(self.plain_uploads) == self.samples
+        np.testing.assert_array_equal(self.client.w_local, self.plain_client.local.weights)
+        np.testing.assert_array_equal(
+            self.server.global_.weights, self.plain_server.global_.weights
+        )
+
+
+TestLife = Life.TestCase
+
+
+def test_the_readme_example():
+    rng = np.random.default_rng(0)
+    server = BanditServer(features_global=20)
+    client = BanditClient(policy=EpsilonGreedy(explore_every=20), features_local=8, seed=7)
+    contexts_global, contexts_local = contexts_of(rng, 5, 20, 8)
+    decision = client.choose(contexts_global, contexts_local)
+    assert decision.probability == decision.probabilities[decision.action] == 0.2
+    client.reward(decision.id, 1.0)
+    server.apply(client.uploads())
+    client.refresh(server.publish())
+    assert client.choose(contexts_global, contexts_local).probabilities.max() == 1
+
+
+def test_learning_worked_by_hand():
+    client, server = BanditClient(Greedy(), features_local=1, seed=0), BanditServer(1)
+    decision = client.choose([[2.0]], [[1.0]])
+    client.reward(decision.id, 1.0)
+    # slope -2, and the first adaptive step is eta whatever the gradient
+    assert client.w_local.tolist() == [0.5, 0.5]
+    server.apply(client.uploads())
+    model = server.publish()
+    assert model.weights.tolist() == [0.5, 0.5]
+    client.refresh(model)
+    # scores 0.5 * 1 + 0.5 + 0.5 * 2 + 0.5 = 2.5 and 0.5 + 0.5 = 1
+    policy = Softmax(temperature=1.0)
+    client.policy = policy
+    second = client.choose([[2.0], [0.0]], [[1.0], [0.0]])
+    np.testing.assert_array_equal(second.probabilities, policy.probabilities([2.5, 1.0], 2))
+
+
+def test_sparse_contexts_do_as_dense_ones():
+    dense, csr = (BanditClient(SquareCB(), features_local=3, seed=1) for _ in range(2))
+    servers = BanditServer(4), BanditServer(4)
+    rng = np.random.default_rng(2)
+    for _ in range(30):
+        views = [np.where(rng.random(x.shape) < 0.5, x, 0) for x in contexts_of(rng, 4, 4, 3)]
+        one, other = dense.choose(*views), csr.choose(*map(sparse.csr_matrix, views))
+        assert one.action == other.action
+        np.testing.assert_allclose(one.probabilities, other.probabilities, rtol=1e-4)
+        for client, server in zip((dense, csr), servers, strict=True):
+            client.reward(one.id, views[1][one.action, 0])
+            server.apply(client.uploads())
+            client.refresh(server.publish())
+    np.testing.assert_allclose(dense.w_local, csr.w_local, rtol=1e-4, atol=1e-6)
+
+
+def test_it_learns_the_width_of_the_global_view_from_contexts_or_from_a_refresh():
+    by_contexts = BanditClient(Greedy(), features_local=1)
+    by_contexts.choose([[1.0, 2.0]], [[1.0]])
+    by_refresh = BanditClient(Greedy(), features_local=1)
+    by_refresh.refresh(BanditServer(2).publish())
+    for client in (by_contexts, by_refresh):
+        with pytest.raises(ValueError, match="3 features, the global model 2"):
+            client.choose([[1.0, 2.0, 3.0]], [[1.0]])
+        with pytest.raises(ValueError, match="has 3 features, client 0 2"):
+            client.refresh(BanditServer(3).publish())
+        client.choose([[1.0, 2.0]], [[1.0]])
+
+
+def test_without_a_global_model_nothing_is_sent():
+    client = BanditClient(Greedy(), features_local=1, features_global=0)
+    client.reward(client.choose(None, [[1.0], [2.0]]).id, 1.0)
+    assert client.uploads() == []
+    assert client.counts.learned == 1
+    assert client.w_local.any()
+
+
+def test_without_a_local_model_the_server_learns_alone():
+    client, server = BanditClient(Greedy(), features_local=0), BanditServer(1)
+    client.reward(client.choose([[1.0]]).id, 1.0)
+    (upload,) = client.uploads()
+    server.apply(upload)
+    assert server.publish().weights.tolist() == [0.5, 0.5]
+    assert client.w_local.size == 0
+
+
+def test_clipping_steps_do_not_clip_scores():
+    client = BanditClient(Softmax(1.0), features_local=0, step=Adaptive(0.5))
+    client.refresh(GlobalModel(1, np.float32([1.0, 0.0]), 0.0, 0.0))
+    assert client.choose([[1.0], [3.0]]).probabilities[1] == pytest.approx(1 / (1 + np.exp(-2)))
+
+
+def test_only_the_chosen_rows_wait():
+    client = BanditClient(Greedy(), features_local=2)
+    client.choose(*contexts_of(np.random.default_rng(0), actions=50))
+    (waiting,) = client._pending._waiting.values()
+    assert waiting.x_global.shape == waiting.x_local.shape == (1, 2)
+    assert waiting.x_global.base is None
+    assert waiting.contexts is None
+
+
+def test_what_an_old_id_came_to_is_told_as_far_as_bounded_memory_goes():
+    client = BanditClient(Greedy(), features_local=1, wait=0, most_pending=2)
+    ids = [client.choose(None, [[1.0]]).id for _ in range(5)]  # 1 to 4 expired, 3 and 4 remembered
+    client.reward(ids[4], 1.0)
+    for id_, why in ((5, "rewarded already"), (4, "has expired"), (3, "has expired")):
+        with pytest.raises(ValueError, match=f"decision {id_} .*{why}"):
+            client.reward(id_, 1.0)
+    with pytest.raises(ValueError, match="decision 1 was rewarded already or expired"):
+        client.reward(1, 1.0)
+    for never in (0, 6, "5", 2.5, None):
+        with pytest.raises(ValueError, match=f"{never!r} was never made: .* are 1 to 5"):
+            client.reward(never, 1.0)
+    assert client.counts == (5, 1, 4, 1)
+
+
+@pytest.mark.parametrize(
+    ("views", "message"),
+    [
+        (([[np.nan, 0.0]], [[1.0, 1.0]]), "contexts_global has nan"),
+        (([[1.0, 0.0]], [[1.0, np.inf]]), "contexts_local has inf"),
+        (([[1.0, 0.0]], [[1.0, 1.0], [1.0, 1.0]]), "1 in contexts_global and 2 in contexts_local"),
+        (([[1.0, 0.0]], [[1.0]]), "contexts_local has 1 features, the local model 2"),
+        (([[1.0]], [[1.0, 1.0]]), "contexts_global has 1 features, the global model 2"),
+        ((None, [[1.0, 1.0]]), "contexts_global has 0 features, the global model 2"),
+        (([1.0, 0.0], [[1.0, 1.0]] * 2), "contexts_global must have two dimensions"),
+        (([[1.0, 0.0], [1.0]], [[1.0, 1.0]] * 2), "contexts_global must be a table of numbers"),
+        ((3.0, [[1.0, 1.0]]), "contexts_global must be a table"),
+        ((None, None), "not none"),
+        ((np.empty((0, 2)), np.empty((0, 2))), "0 actions"),
+        ((np.full((1, 2), 3e38, np.float32), [[1.0, 1.0]]), "score of action 0 is inf"),
+    ],
+)
+def test_bad_contexts_change_nothing(views, message):
+    clients = [
+        BanditClient(EpsilonGreedy(0.5), features_local=2, seed=4, wait=0, late=1.0)
+        for _ in range(2)
+    ]
+    for client in clients:
+        client.refresh(GlobalModel(1, np.float32([3.0, 3.0, 0.0]), -np.inf, np.inf))
+        client.choose(np.eye(2), np.eye(2))
+    with pytest.raises(ValueError, match=message):
+        clients[0].choose(*views)
+    assert clients[0].counts == clients[1].counts
+    for _ in range(8):
+        actions = [client.choose(np.eye(2), np.eye(2)).action for client in clients]
+        assert actions[0] == actions[1]
+
+
+def test_a_first_bad_call_does_not_settle_the_width():
+    client = BanditClient(Greedy(), features_local=2)
+    with pytest.raises(ValueError, match="local model 2"):
+        client.choose(np.eye(3), np.eye(3))
+    client.choose(np.eye(2), np.eye(2))
+
+
+def test_a_server_applies_all_uploads_or_none():
+    uploads = []
+    for width in (2, 3):
+        client = BanditClient(Greedy(), features_local=0, client=width)
+        client.reward(client.choose(np.ones((1, width))).id, 1.0)
+        uploads += client.uploads()
+    server = BanditServer(2)
+    with pytest.raises(ValueError, match="client 3 sent 3 global features"):
+        server.apply(uploads)
+    assert not server.publish().weights.any()
+
+
+@pytest.mark.parametrize("sent", [[np.nan, 0.0], [np.inf, 0.0]])
+def test_a_broken_global_model_is_refused(sent):
+    client = BanditClient(Greedy(), features_local=0)
+    with pytest.raises(ValueError, match="not finite"):
+        client.refresh(GlobalModel(1, np.float32(sent), 0.0, 0.0))
+    client.choose(np.ones((1, 5)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"learn_from": "exploration"}, "Softmax.* no rounds of pure exploration"),
+        ({"learn_from": "none"}, "learn_from"),
+        ({"wait": -1}, "wait"),
+        ({"late": np.nan}, "finite"),
+        ({"most_pending": 0}, "most_pending"),
+        ({"features_global": -1}, "negative"),
+    ],
+)
+def test_bad_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        BanditClient(Softmax(), features_local=1, **options)
+    with pytest.raises(ValueError, match="negative"):
+        BanditServer(-1)

@@ -1,0 +1,188 @@
+"""`fedres bandit`: the study, its report, and logs there and back."""
+
+import json
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from fedres.bandits.environments import METHODS
+from fedres.bandits.estimates import ReplayLearner
+from fedres.bandits.logs import read_events
+from fedres.bandits.named import LOGGER, POLICIES, choose_policies, environments
+from fedres.bandits.policies import EpsilonGreedy
+from fedres.bandits.recording import events_of
+from fedres.bandits.simulator import simulate_bandit
+from fedres.bandits.study import Outcome, Steps, Study, study
+from fedres.cli.bandit import bandit
+
+app = typer.Typer()
+app.command()(bandit)
+
+TINY = ["--data", "synthetic", "--clients", "4", "--rounds", "40", "--seeds", "2", "--delay", "2"]
+
+
+def run(*arguments, fails=False):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if fails:
+        assert isinstance(result.exception, ValueError | OSError)
+        return str(result.exception)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def made_up(rewards, regrets=((1.0, 1.0),)):
+    """A study with given final rewards a seed, by method."""
+    outcomes = {
+        ("greedy", method): Outcome(
+            Steps(0.1, 0.1), np.array(values)[:, None], np.array(regrets), *np.zeros((2, 1, 1))
+        )
+        for method, values in zip(METHODS, rewards, strict=True)
+    }
+    seeds = len(rewards[0])
+    policies = {"greedy": POLICIES["greedy"]}
+    return Study(
+        "synthetic", True, policies, 4, 0, 0, 100, seeds, np.array([10, 100]), (4,), (0,), outcomes
+    )
+
+
+def test_the_table_the_verdict_and_where_the_report_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    out = run(*TINY, "--policy", "squarecb,greedy")
+    assert "…" not in out  # everything fits
+    for word in ("squarecb", "greedy", "Independent", "Central", "FedRes", "On synthetic, FedRes"):
+        assert word in out
+    page = (tmp_path / "bandit.html").read_text()
+    assert str(tmp_path / "bandit.html") in out.replace("\n", "")
+    assert page.count("<svg") == 4
+    assert "--data synthetic --policy squarecb,greedy --clients 4" in page
+    for fetched in ("<link", "<script", "src=", "@import", 'href="http'):
+        assert fetched not in page
+
+
+def test_json_has_every_policy_and_method_and_no_file_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = json.loads(run(*TINY, "--policy", "softmax,epsilon-greedy", "--json", "--jobs", 1))
+    cells = [(one["policy"], one["method"]) for one in found["results"]]
+    assert cells == [(p, m) for p in ("softmax", "epsilon-greedy") for m in METHODS]
+    for one in found["results"]:
+        assert one["reward"] == pytest.approx(np.mean(one["reward_per_seed"]))
+        assert one["reward_curve"][-1] == pytest.approx(one["reward"])
+        assert one["regret_curve"][-1] == pytest.approx(one["regret"])
+        assert len(one["regret_by_clients"]) == len(found["points_clients"])
+        at = found["points_delay"].index(found["delay"])
+        assert one["regret_by_delay"][at] == pytest.approx(one["regret"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_are_those_of_the_simulator_whatever_the_cores():
+    size = {"clients": 4, "rounds": 40, "seeds": 2, "delay": 2}
+    found = study("synthetic", ["squarecb"], cores=1, **size)
+    again = study("synthetic", ["squarecb"], cores=2, **size)
+    assert found.to_dict() == again.to_dict()
+    outcome = found.outcomes["squarecb", "independent"]
+    from fedres.steps import Adaptive
+
+    alone = simulate_bandit(
+        environments("synthetic", differ=True)(4, 1), POLICIES["squarecb"], "independent",
+        rounds=40, reward_delay=5, step=Adaptive(outcome.steps.eta, clip=False), seed=1,
+    )  # fmt: skip
+    assert outcome.reward[1] == pytest.approx(alone.reward)
+    assert outcome.regret[1] == pytest.approx(alone.regret_by_round.mean())
+
+
+def test_verdicts_say_more_less_noise_and_one_seed():
+    more = made_up(([0.1, 0.2], [0.5, 0.9], [0.3, 0.4]))
+    assert "earns more than independent (+0.200 ± 0.000" in more.verdict()
+    assert "within noise of central" in more.verdict()
+    assert "earns less than central" in made_up(([0, 1], [1, 2], [0, 1])).verdict()
+    assert "over one seed differs from independent" in made_up(([0.0], [0.0], [0.0])).verdict()
+
+
+def test_the_exponent_is_the_slope_over_the_last_tenfold():
+    falls = made_up(([0, 0], [0, 0], [0, 0]), regrets=[[1.0, 0.1], [2.0, 0.2]])
+    assert falls.exponent("greedy", "fedres").mean == pytest.approx(-1)
+    none = made_up(([0, 0], [0, 0], [0, 0]), regrets=[[1.0, 0.0], [2.0, 0.2]])
+    assert np.isnan(none.exponent("greedy", "fedres").mean)
+
+
+def test_explore_every_is_a_number_or_that_of_theorem_3():
+    chosen = choose_policies(["epsilon-greedy", "greedy"], "7")
+    assert chosen["epsilon-greedy"] == EpsilonGreedy(explore_every=7)
+    # (10^10 / (1 + 1))^(1/5), all constants and K being 1
+    chosen = choose_policies(["epsilon-greedy"], "theory", 10**10, 1, 1)
+    assert chosen["epsilon-greedy"] == EpsilonGreedy(explore_every=87)
+
+
+def test_estimates_from_a_written_log_cover_the_truth(tmp_path):
+    log = tmp_path / "events.jsonl"
+    said = run("--data", "synthetic", "--clients", 20, "--rounds", 50, "--write-log", log)
+    assert "1,000 decisions" in said
+    found = json.loads(run("--log", log, "--evaluate", "--policy", "squarecb", "--json"))
+    assert (found["events"], found["left_out"]) == (1000, 0)
+
+    world = environments("synthetic", differ=True)(20, 0)
+    for one in found["results"]:
+        learner = ReplayLearner(POLICIES[one["policy"]], one["method"])
+        truth = np.mean(
+            [
+                learner(event)
+                @ world.mean[event.client, world.actions(0, event.client, event.id).row]
+                for event in read_events(log)
+            ]
+        )
+        for estimate in ("ips", "snips", "dr"):
+            # 1.5 times as wide, an interval of 95% fails once in 300
+            assert abs(one[estimate]["mean"] - truth) < 1.5 * one[estimate]["half"], (one, truth)
+
+    table = run("--log", log, "--evaluate", "--policy", "greedy")
+    for word in ("greedy", "SNIPS", "doubly robust", f"{found['logged']['mean']:.3f}"):
+        assert word in table
+
+
+@pytest.mark.parametrize("data", ["synthetic", "digits"])
+def test_recorded_events_are_what_the_run_did(data):
+    world = environments(data, differ=True)(3, 0)
+    played = simulate_bandit(world, LOGGER, rounds=4, keep_decisions=True, seed=5)
+    events = list(events_of(played))
+    assert len(events) == 12
+    for event in events:
+        assert event.action == played.actions[event.client, event.id - 1]
+        assert event.reward == played.rewards[event.client, event.id - 1]
+        assert event.probabilities.sum() == pytest.approx(1)
+        assert event.contexts_global.shape[0] == len(event.probabilities)
+    unkept = simulate_bandit(world, LOGGER, rounds=1)
+    with pytest.raises(ValueError, match="keep_decisions"):
+        next(events_of(unkept))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--policy", "ucb"], "unknown policy 'ucb': choose of epsilon-greedy"),
+        (["--data", "nowhere"], "nowhere"),
+        (["--data", "synthetic", "--rounds", "0"], "rounds must be at least 1, not 0"),
+        (["--data", "synthetic", "--clients", "0"], "clients must be at least 1"),
+        (["--data", "synthetic", "--seeds", "0"], "seeds must be at least 1"),
+        ([*TINY, "--delay", "-1"], "must not be negative"),
+        ([*TINY, "--explore-every", "often"], "explore_every must be"),
+        ([*TINY, "--explore-every", "0"], "explore_every must be"),
+        ([*TINY, "--policy", "greedy", "--explore-every", "5"], "is for epsilon-greedy"),
+        (["--report", "no/such/folder.html"], "no folder no/such"),
+        (["--log", "events.jsonl"], "go together"),
+        (["--evaluate"], "go together"),
+        (["--log", "absent.jsonl", "--evaluate"], "absent.jsonl"),
+        (["--log", "empty.jsonl", "--evaluate"], "empty.jsonl has no events"),
+        (["--log", "broken.jsonl", "--evaluate"], "broken.jsonl, line 1 is no event"),
+        (["--write-log", "empty.jsonl"], "empty.jsonl exists"),
+    ],
+)
+def test_mistakes_are_one_sentence(tmp_path, monkeypatch, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "broken.jsonl").write_text("{}\n")
+    message = run(*arguments, fails=True)
+    assert says in message
+    assert "\n" not in message

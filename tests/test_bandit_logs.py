@@ -1,0 +1,329 @@
+import json
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from fedres.bandits import (
+    BanditClient,
+    BanditServer,
+    EpsilonGreedy,
+    Event,
+    EventLog,
+    Greedy,
+    ReplayLearner,
+    Softmax,
+    SquareCB,
+    estimate,
+    evaluate_log,
+    joint_policy,
+    read_events,
+)
+from fedres.bandits.estimates import _predict_rewards
+
+NONE = np.empty((2, 0), np.float32)
+GOOD = {
+    "client": 0,
+    "id": 1,
+    "action": 1,
+    "probabilities": [0.25, 0.75],
+    "reward": 1,
+    "global": [[0.1, 2.0], [3.0, 4.0]],
+    "local": None,
+}
+
+
+def dense(x):
+    return x.toarray() if sparse.issparse(x) else x
+
+
+def event_of(action, reward, probabilities=(0.5, 0.5), id_=1, client=0, x=((1.0,), (2.0,))):
+    return Event(client, id_, np.float32(x), NONE, action, np.array(probabilities), reward)
+
+
+@pytest.mark.parametrize("make", [np.float32, sparse.csr_array], ids=["dense", "sparse"])
+def test_events_come_back_as_they_were(make, tmp_path):
+    rng = np.random.default_rng(0)
+    x_global = make(rng.normal(size=(3, 4)).astype(np.float32))
+    x_local = make(np.where(rng.random((3, 5)) < 0.3, rng.normal(size=(3, 5)), 0).astype("f4"))
+    sent = [
+        Event(2, 1, x_global, x_local, 1, np.array([0.1, 0.7, 0.2]), 0.3),
+        Event(2, 2, x_global, make(np.empty((3, 0), np.float32)), 0, np.ones(3) / 3, None, True),
+    ]
+    with EventLog(tmp_path / "events.jsonl") as log:
+        for event in sent:
+            log(event)
+    back = list(read_events(tmp_path / "events.jsonl"))
+    assert len(back) == 2
+    for event, read in zip(sent, back, strict=True):
+        for name in ("client", "id", "action", "probability", "reward", "expired"):
+            assert getattr(read, name) == getattr(event, name)
+        np.testing.assert_array_equal(read.probabilities, event.probabilities)
+        for side in ("contexts_global", "contexts_local"):
+            np.testing.assert_array_equal(dense(getattr(read, side)), dense(getattr(event, side)))
+    assert sparse.issparse(back[0].contexts_local) == (make is sparse.csr_array)
+
+
+def test_lines_are_compact():
+    x = sparse.csr_array(([0.1, 1.0, 1.0], [700, 3, 3], [0, 1, 3]), shape=(2, 1000), dtype="f4")
+    event = Event(0, 1, x, np.float32([[0.1], [0.2]]), 1, np.array([0.5, 0.5]), 1.0)
+    fields = json.loads(event.to_json())
+    assert fields["global"] == {"width": 1000, "rows": [{"700": 0.1}, {"3": 2.0}]}
+    assert fields["local"] == [[0.1], [0.2]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"action": 2}, "action is 2"),
+        ({"action": True}, "action is True"),
+        ({"action": 0, "probabilities": [0.0, 1.0]}, "action 0 was chosen with probability 0"),
+        ({"client": -1}, "client is -1"),
+        ({"id": 0}, "id is 0"),
+        ({"reward": "1"}, "reward is '1'"),
+        ({"reward": np.nan}, "reward is nan"),
+        ({"probabilities": [0.5, 0.6]}, "sum to 1"),
+        ({"probabilities": [1.5, -0.5]}, "sum to 1"),
+        ({"probabilities": [1.0]}, "1 probabilities for 2 actions"),
+        ({"probabilities": "none"}, "could not convert"),
+        ({"global": [[0.1, np.nan], [3.0, 4.0]]}, "contexts_global has nan"),
+        ({"global": [[0.1], [3.0, 4.0]]}, "contexts_global must be a table"),
+        ({"global": {"width": 3, "rows": [{"3": 1.0}, {}]}}, "beyond its width of 3"),
+        ({"global": {"rows": [{}, {}]}}, "no width"),
+        ({"local": [[1.0]]}, "2 in contexts_global and 1 in contexts_local"),
+        ({"global": None}, "one row an action"),
+    ],
+)
+def test_a_broken_line_is_told_with_its_number(change, message, tmp_path):
+    path = tmp_path / "events.jsonl"
+    path.write_text("\n".join(json.dumps(one) for one in (GOOD, GOOD | change, GOOD)) + "\n")
+    events = read_events(path)
+    assert next(events).reward == 1.0
+    with pytest.raises(ValueError, match=f"events.jsonl, line 2 is no event: .*{message}"):
+        next(events)
+
+
+def test_a_line_without_a_field_is_told(tmp_path):
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"client": 0, "id": 1}\n[]\n')
+    with pytest.raises(ValueError, match=r"line 1 .* no action, global, local, probabilities, rew"):
+        list(read_events(path))
+    path.write_text("\n")
+    with pytest.raises(ValueError, match=r"line 1 .* not JSON"):
+        list(read_events(path))
+    path.write_text("[]\n")
+    with pytest.raises(ValueError, match=r"line 1 .* not a JSON object"):
+        list(read_events(path))
+
+
+def test_a_torn_last_line_is_told_and_removed_when_the_log_is_opened_again(tmp_path):
+    path = tmp_path / "events.jsonl"
+    line = json.dumps(GOOD)
+    path.write_text(f"{line}\n{line[:40]}")
+    with pytest.raises(ValueError, match="line 2 is no event: it is cut short"):
+        list(read_events(path))
+    with EventLog(path) as log:
+        log(event_of(0, 0.5, id_=2))
+    assert [event.reward for event in read_events(path)] == [1.0, 0.5]
+    path.write_text(line[:40])
+    EventLog(path).close()
+    assert path.read_bytes() == b""
+
+
+def test_a_client_logs_each_decision_once_it_is_over():
+    events, contexts = [], (np.eye(2, dtype="f4"), np.float32([[5.0], [6.0]]))
+    client = BanditClient(Softmax(), 1, client=4, seed=0, wait=1, late=0.25, log=events.append)
+    made = [client.choose(*contexts) for _ in range(3)]  # the third ends the wait of the first
+    for x in contexts:
+        x[:] = np.nan  # the client must have kept its own copy
+    client.reward(3, 2.0)
+    client.expire()
+    assert [(e.id, e.reward, e.expired) for e in events] == [
+        (1, 0.25, True),
+        (3, 2.0, False),
+        (2, 0.25, True),
+    ]
+    assert events[0].client == 4
+    assert events[0].action == made[0].action
+    for event in events:
+        np.testing.assert_array_equal(event.contexts_global, np.eye(2))
+        np.testing.assert_array_equal(event.contexts_local, [[5.0], [6.0]])
+
+
+def test_a_dropped_decision_is_logged_without_reward(tmp_path):
+    with EventLog(tmp_path / "log") as log:
+        client = BanditClient(Softmax(), 1, seed=0, log=log)
+        client.choose(None, [[5.0], [6.0]])
+        client.expire()
+    (event,) = read_events(tmp_path / "log")
+    assert event.reward is None
+    assert event.expired
+
+
+def test_estimates_worked_by_hand():
+    # weights q/p of the logged actions: 0.8/0.5, 0.2/0.5, 0.8/0.25, 0.2/0.5
+    events = [
+        event_of(1, 1.0),
+        event_of(0, 1.0),
+        event_of(1, 0.0, (0.75, 0.25)),
+        event_of(0, 0.5),
+        event_of(1, None),
+    ]
+    result = estimate(events, lambda _: [0.2, 0.8])
+    w, r = np.array([1.6, 0.4, 3.2, 0.4]), np.array([1.0, 1.0, 0.0, 0.5])
+    assert result.ips.mean == pytest.approx(2.2 / 4)
+    assert result.snips.mean == pytest.approx(2.2 / 5.6)
+    assert result.logged.mean == pytest.approx(2.5 / 4)
+    assert result.effective == pytest.approx(5.6**2 / (1.6**2 + 0.4**2 + 3.2**2 + 0.4**2))
+    assert (result.events, result.left_out) == (4, 1)
+    t = 3.182446305  # of Student, 3 degrees of freedom
+    assert result.ips.half == pytest.approx(t * np.std(w * r, ddof=1) / 2)
+    terms = w * (r - 2.2 / 5.6) / 1.4
+    assert result.snips.half == pytest.approx(t * np.std(terms, ddof=1) / 2)
+
+
+def test_a_good_model_of_the_reward_leaves_dr_little_to_doubt():
+    rng = np.random.default_rng(0)
+    events = []
+    for _ in range(400):
+        x = rng.normal(size=(2, 3)).astype(np.float32)
+        action = int(rng.random() < 0.2)
+        reward = float(x[action] @ [1.0, -1.0, 0.5] + 10 + 0.01 * rng.normal())
+        events.append(event_of(action, reward, (0.8, 0.2), x=x))
+    result = estimate(events, lambda _: [0.1, 0.9])
+    assert abs(result.dr.mean - 10) < result.dr.half
+    assert result.dr.half < 0.6 * result.snips.half < 0.1 * result.ips.half
+
+
+def test_the_model_of_the_reward_never_learns_from_the_event_it_predicts():
+    own = np.eye(8)  # a feature of its own for every event: only its own reward could tell
+    predicted, _ = _predict_rewards(own, own, np.arange(8.0))
+    assert len(np.unique(predicted.round(6))) == 2
+
+
+SITES = np.random.default_rng(1).normal(size=(4, 3, 2)).astype(np.float32)  # contexts, actions
+CHANCE = 1 / (1 + np.exp(-SITES @ [1.0, -2.0]))  # not linear: the model of the reward is wrong
+
+
+def site_log(rng, policy, n):
+    for t in range(1, n + 1):
+        site = rng.integers(4)
+        scores = -SITES[site] @ [0.5, 0.5]
+        draw = policy.draw(scores, t, rng)
+        reward = float(rng.random() < CHANCE[site, draw.action])
+        x = SITES[site]
+        yield Event(0, t, x[:, :1], x[:, 1:], draw.action, draw.probabilities, reward)
+
+
+def test_intervals_cover_the_truth():
+    target = joint_policy(Softmax(0.5), np.float32([1.0, 0.0]), {0: np.float32([-2.0, 0.0])})
+    policy = Softmax(0.5)
+    wanted = [policy.probabilities(x @ np.float32([1.0, -2.0]), 1) for x in SITES]
+    truth = float(np.mean(np.sum(np.array(wanted) * CHANCE, axis=1)))
+    covered = np.zeros(3)
+    runs = 60
+    for seed in range(runs):
+        log = site_log(np.random.default_rng(seed), EpsilonGreedy(0.6), 200)
+        result = estimate(log, target)
+        for i, one in enumerate((result.ips, result.snips, result.dr)):
+            covered[i] += abs(one.mean - truth) < one.half
+    assert (covered / runs >= 0.88).all()
+    assert (covered / runs < 1).all()  # wider than they need to be they would always cover
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize("method", ["independent", "central", "fedres"])
+def test_replaying_a_learner_on_its_own_log_gives_its_own_probabilities(method, kind):
+    rng = np.random.default_rng(3)
+    widths = {"independent": (0, 5), "central": (3, 0), "fedres": (3, 2)}[method]
+    server, logs = BanditServer(widths[0]), []
+    clients = [
+        BanditClient(SquareCB(), widths[1], widths[0], client=i, seed=i, log=logs.append)
+        for i in range(2)
+    ]
+    events = []
+    for _ in range(20):
+        for client in clients:
+            x = rng.normal(size=(rng.integers(1, 4), 5)).astype(np.float32)
+            make = sparse.csr_array if kind == "sparse" else np.asarray
+            views = {"independent": (None, x), "central": (x[:, :3], None)}.get(
+                method, (x[:, :3], x[:, 3:])
+            )
+            decision = client.choose(*(None if v is None else make(v) for v in views))
+            client.reward(decision.id, float(x[decision.action, 0]))
+            server.apply(client.uploads())
+            for other in clients:
+                other.refresh(server.publish())
+            logged = logs.pop()
+            events.append(
+                Event(
+                    logged.client,
+                    logged.id,
+                    make(x[:, :3]),
+                    make(x[:, 3:]),
+                    logged.action,
+                    logged.probabilities,
+                    logged.reward,
+                )
+            )
+    learner = ReplayLearner(SquareCB(), method)
+    for event in events:
+        np.testing.assert_allclose(learner(event), event.probabilities, rtol=1e-3)
+    result = evaluate_log(events, SquareCB(), method)
+    assert result.ips.mean == pytest.approx(result.logged.mean, rel=1e-3)
+    assert result.effective == pytest.approx(40, rel=1e-3)
+
+
+def test_replay_tells_methods_apart_where_clients_differ(tmp_path):
+    rng = np.random.default_rng(4)
+    with EventLog(tmp_path / "events.jsonl") as log:
+        for t in range(1, 301):
+            for client in (0, 1):
+                x = rng.normal(size=(2, 1)).astype(np.float32)
+                action = int(rng.integers(2))
+                likes = x[action, 0] * (1 if client else -1)
+                log(Event(client, t, x, x, action, np.array([0.5, 0.5]), float(likes > 0)))
+    central = evaluate_log(tmp_path / "events.jsonl", Greedy(), "central")
+    for method in ("independent", "fedres"):
+        result = evaluate_log(tmp_path / "events.jsonl", Greedy(), method)
+        for name in ("ips", "snips", "dr"):
+            good, poor = getattr(result, name), getattr(central, name)
+            assert abs(good.mean - 0.75) < 2 * good.half  # who always takes the better gets 3/4
+            assert good.mean - good.half > poor.mean + poor.half
+
+
+def test_clients_may_differ_in_width():
+    events = [
+        Event(i, t, np.eye(2, dtype=np.float32), np.ones((2, 1 + i), np.float32), t % 2, half, 1.0)
+        for t, half in zip(range(1, 9), [np.array([0.5, 0.5])] * 8, strict=True)
+        for i in (0, 1)
+    ]
+    assert evaluate_log(events, Softmax()).events == 16
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (lambda: estimate([], lambda _: [0.5, 0.5]), "0 events"),
+        (lambda: estimate([event_of(0, 1.0)], lambda _: [0.5, 0.5]), "at least 2"),
+        (lambda: estimate([event_of(0, 1.0)] * 2, lambda _: [0.0, 1.0]), "none of the logged"),
+        (lambda: estimate([event_of(0, 1.0)] * 2, lambda _: [1.0]), "each of its 2 actions"),
+        (lambda: estimate([event_of(0, 1.0)] * 2, lambda _: [0.9, 0.9]), "probability for"),
+        (
+            lambda: estimate([event_of(0, 1.0, (1.0, 0.0))] * 2, lambda _: [0.4, 0.6]),
+            "decision 1 of client 0 the log gives action 1 probability 0, the target 0.6",
+        ),
+        (lambda: ReplayLearner(Greedy(), "both"), "independent, central, fedres, not 'both'"),
+        (
+            lambda: joint_policy(Greedy(), np.float32([1, 0]), {7: np.float32([])})(event_of(0, 1)),
+            "client 0 of the log has no local model",
+        ),
+        (
+            lambda: joint_policy(Greedy(), np.ones(3, "f4"), {0: np.float32([])})(event_of(0, 1)),
+            "contexts_global has 1 features, the global model 2",
+        ),
+    ],
+)
+def test_what_cannot_be_estimated_is_told(run, message):
+    with pytest.raises(ValueError, match=message):
+        run()
