@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from fedres.types import F32, F64, Matrix
 
@@ -92,6 +91,8 @@ class Upload:
             indices, values = reader.take("<u4", indptr[-1]), reader.take("<f4", indptr[-1])
             if indptr[-1] and indices.max() >= width:
                 raise ValueError(f"an upload has feature {indices.max()}, the model only {width}")
+            from scipy import sparse
+
             x = sparse.csr_array((values, indices, indptr), shape=(rows, width))
         else:
             x = reader.take("<f4", rows * width).reshape(rows, width)
@@ -175,6 +176,8 @@ class ModelUpload:
 
     def pack(self) -> bytes:
         """The message as bytes."""
+        from scipy import sparse
+
         # As an upload without residual, its features the two views side by side.
         sides = (self.x_global, self.x_local)
         x = (

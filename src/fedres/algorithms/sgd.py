@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import numpy as np
-from scipy import sparse
 
 from fedres.losses import SQUARED, Loss
 from fedres.messages import GlobalModel, Upload, quantise
@@ -267,4 +266,6 @@ class Server:
 def _stack(rows: list[Matrix]) -> Matrix:
     if isinstance(rows[0], np.ndarray):
         return np.vstack(rows)
+    from scipy import sparse
+
     return sparse.csr_array(sparse.vstack(rows, format="csr"))

@@ -4,8 +4,14 @@ import sys
 
 import typer
 
+from fedres.cli.bandit import bandit
 from fedres.cli.compare import compare
 from fedres.cli.data import data
+from fedres.cli.evaluate import evaluate
+from fedres.cli.fit import fit
+from fedres.cli.flower import app as flower
+from fedres.cli.inspect_ import inspect
+from fedres.cli.predict import predict
 from fedres.cli.reproduce import reproduce
 
 app = typer.Typer(
@@ -15,9 +21,10 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(compare)
-app.command()(reproduce)
+for command in (compare, fit, evaluate, predict, inspect, bandit, reproduce):
+    app.command()(command)
 app.add_typer(data, name="data")
+app.add_typer(flower, name="flower")
 
 
 @app.callback(invoke_without_command=True)

@@ -1,0 +1,148 @@
+"""`fedres flower`: FedRes on other machines."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Run on several machines, with Flower.", no_args_is_help=True)
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="The app directory to make.")],
+    like: Annotated[
+        Path | None, typer.Option(help="A sample table (CSV, Parquet); default: built-in digits.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Its column that is to be predicted.")] = None,
+    client: Annotated[str | None, typer.Option(help="Its column that names the client.")] = None,
+    time: Annotated[str | None, typer.Option(help="Its column that rows are sorted by.")] = None,
+    local: Annotated[
+        str | None, typer.Option(help="Columns that local models see: a,b or a wildcard.")
+    ] = None,
+    global_: Annotated[
+        str | None, typer.Option("--global", help="Columns that the server sees (default: all).")
+    ] = None,
+    categorical: Annotated[
+        str | None, typer.Option(help="Columns of numbers that are categories.")
+    ] = None,
+    widths: Annotated[
+        str | None,
+        typer.Option(help="Numbers of global and local features, as 10,3: for data by a function."),
+    ] = None,
+) -> None:
+    """Make an app directory: settings, and a README with the commands.
+
+    Example: fedres flower init myapp --like sample.csv --label ill --global age,sex
+    """
+    from fedres.flower.app_folder import digits_settings, settings_like, write_app
+    from fedres.flower.settings import Settings
+
+    if like is not None and label is None:
+        raise ValueError("--like needs --label: name the column that is to be predicted")
+    if widths is not None:
+        settings = Settings(*_two_numbers(widths))
+    elif like is not None and label is not None:
+        settings = settings_like(
+            like,
+            label=label,
+            client=client,
+            time=time,
+            local=_names(local),
+            global_=_names(global_),
+            categorical=_names(categorical),
+        )
+    else:
+        settings = digits_settings()
+    write_app(folder, settings)
+    print(
+        f"{folder}: {settings.width_global} global and {settings.width_local} local features, "
+        f"{settings.loss} loss. Next: {folder / 'README.md'}"
+    )
+
+
+@app.command()
+def run(
+    folder: Annotated[Path, typer.Argument(help="The app directory.")],
+    superlink: Annotated[
+        str | None, typer.Option(help="A superlink on this machine, by its name in ~/.flwr.")
+    ] = None,
+    local: Annotated[
+        int | None, typer.Option(help="So many nodes of Flower's simulation runtime instead.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder (default: as set).")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run there.")] = False,
+    rounds: Annotated[
+        int | None, typer.Option(help="Stop after so many (default: as set).")
+    ] = None,
+) -> None:
+    """Run an app: progress, then a report and a model folder.
+
+    Example: fedres flower run myapp --superlink clinics
+    """
+    from fedres.flower.engine import Flwr
+    from fedres.flower.launch import launch, launch_here, write_report
+
+    if (superlink is None) == (local is None):
+        raise ValueError("give either --superlink NAME or --local N")
+    chosen = {"folder": out and str(out), "rounds": rounds, "resume": resume or None}
+    overrides = {name: value for name, value in chosen.items() if value is not None}
+    if superlink is not None:
+        settings = launch(Flwr(superlink), folder, overrides)
+    else:
+        settings = launch_here(folder, overrides, nodes=local or 0)
+    print(f"Report: {write_report(Path(settings.folder), settings)}")
+    if settings.features:
+        print(f"Model: {Path(settings.folder) / 'model'}")
+
+
+@app.command()
+def demo(
+    rounds: Annotated[int, typer.Option(help="Stop after so many.")] = 8,
+    report: Annotated[Path, typer.Option(help="Where to leave the report.")] = Path(
+        "flower-report.html"
+    ),
+) -> None:
+    """Show all of it on this machine: a superlink, three nodes with real data, one of them slow.
+
+    Example: fedres flower demo
+    """
+    import shutil
+    import signal
+    from tempfile import TemporaryDirectory
+
+    from rich.console import Console
+
+    from fedres.flower.demo import SECONDS, SLOW
+    from fedres.flower.demo import demo as show
+
+    # Ended from outside, it cleans up as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    console = Console()
+    console.print(
+        f"A superlink and three nodes on 127.0.0.1; {SLOW} waits {SECONDS:g} s with each reply.",
+        highlight=False,
+    )
+    with TemporaryDirectory(prefix="fedres-") as folder:
+        outcome = show(Path(folder), rounds, console)
+        shutil.copy(outcome.report, report)
+    late = ", ".join(f"{name} {rounds:.1f}" for name, rounds in outcome.late.items())
+    console.print(f"Rounds late, mean: {late}.", highlight=False)
+    console.print(
+        f"Test accuracy of the nodes' own models: {outcome.accuracy:.3f}; of the same rows, order "
+        f"and delays in one process: {outcome.replayed:.3f}.",
+        highlight=False,
+    )
+    print(f"Report: {report.resolve()}")
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else text.split(",")
+
+
+def _two_numbers(text: str) -> tuple[int, int]:
+    try:
+        first, second = (int(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(f"--widths takes two numbers, as in 10,3, not {text!r}") from None
+    return first, second

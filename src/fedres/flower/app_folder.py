@@ -1,0 +1,192 @@
+"""A thin app directory: settings, and a README with the commands. Its code is fedres itself."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedres.data.encoder import Encoder
+from fedres.data.tables import read_table
+from fedres.flower.settings import Settings
+
+Names = list[str] | None
+
+
+def settings_like(
+    sample: Path,
+    *,
+    label: str,
+    client: str | None = None,
+    time: str | None = None,
+    local: Names = None,
+    global_: Names = None,
+    categorical: Names = None,
+) -> Settings:
+    """Settings for tables that look like a sample: which columns, which labels.
+
+    Parameters
+    ----------
+    sample
+        A table that is typical of all clients', such as one made up for the purpose. Means,
+        spreads and categories in it become part of the app, which all parties see.
+    label, client, time
+        Its columns that are no features.
+    local, global_, categorical
+        As in `fedres.data.encoder.Encoder.fit`.
+    """
+    table = read_table(sample, client=client, label=label, time=time)
+    if not hasattr(table.frame, "columns"):
+        raise ValueError(f"{sample} has no named columns: give a CSV or Parquet file")
+    encoder = Encoder.fit(table.frame, local=local, global_=global_, categorical=categorical)
+    assert table.y is not None
+    described = {"columns": [str(name) for name in table.frame.columns]}
+    return Settings(
+        encoder.width_global,
+        encoder.width_local,
+        features=json.dumps({**described, "encoder": encoder.to_dict()}),
+        label=label,
+        client_column=client or "",
+        time_column=time or "",
+        **_label_settings(table.y),
+    )
+
+
+def digits_settings() -> Settings:
+    """Settings for the built-in digits."""
+    from fedres.flower.digits import GLOBAL, LOCAL, tables
+
+    frame = tables(3)[0].train.drop(columns="label")
+    encoder = Encoder.fit(frame, local=LOCAL, global_=GLOBAL)
+    return Settings(
+        encoder.width_global,
+        encoder.width_local,
+        features=json.dumps({"columns": list(frame.columns), "encoder": encoder.to_dict()}),
+        label="label",
+        data="digits",
+        **_label_settings(np.array([-1, 1])) | {"batch": 60, "passes": 0},
+    )
+
+
+def _label_settings(y: Any) -> dict[str, Any]:
+    found = np.unique(y)
+    if len(found) < 2:
+        raise ValueError(f"all labels of the sample are {found[0]!r}: give a typical sample")
+    if len(found) == 2:
+        negative, positive = (str(label) for label in found)
+        return {"negative": negative, "positive": positive, "loss": "logistic"}
+    try:
+        numbers = found.astype(np.float64)
+    except ValueError:
+        raise ValueError(
+            f"the label has {len(found)} classes, such as {found[0]!r}: a Flower app tells two "
+            "classes apart, or predicts numbers"
+        ) from None
+    mean, scale = float(np.mean(y.astype(np.float64))), float(np.std(y.astype(np.float64)))
+    # Clients may have labels beyond those of the sample, but not at any distance.
+    low, high = (float(end - mean) / scale for end in (numbers[0], numbers[-1]))
+    reach = (high - low) / 2
+    return {
+        "label_mean": mean,
+        "label_scale": scale,
+        "label_low": low - reach,
+        "label_high": high + reach,
+    }
+
+
+def write_app(folder: Path, settings: Settings) -> None:
+    """Write an app directory.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_app(Path(folder) / "my-app", Settings(3, 2))
+    ...     read_app(Path(folder) / "my-app") == Settings(3, 2)
+    True
+    """
+    import tomli_w
+
+    name = folder.resolve().name
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{0,38}", name):
+        raise ValueError(
+            f"Flower takes no app called {name!r}: use letters, digits and hyphens, a letter first"
+        )
+    if (folder / "pyproject.toml").exists():
+        raise ValueError(f"{folder} holds an app already: name another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    project = {
+        "project": {
+            "name": name,
+            "version": "1.0.0",
+            "description": "Federated Residual Learning",
+            "license": "Apache-2.0",
+            "dependencies": ["fedres[flower]"],
+        },
+        "tool": {
+            "flwr": {
+                "app": {
+                    "publisher": "fedres",
+                    "components": {
+                        "serverapp": "fedres.flower.server_app:app",
+                        "clientapp": "fedres.flower.client_app:app",
+                    },
+                    "config": settings.to_config(),
+                }
+            }
+        },
+    }
+    (folder / "pyproject.toml").write_text(tomli_w.dumps(project), encoding="utf-8")
+    digits = settings.data == "digits"
+    data = 'data="digits" partition-id=0 num-partitions=3' if digits else 'data="/data/clinic.csv"'
+    readme = README.format(name=name, data=data)
+    (folder / "README.md").write_text(readme, encoding="utf-8")
+
+
+def read_app(folder: Path) -> Settings:
+    """The settings in an app directory."""
+    import tomllib
+
+    path = folder / "pyproject.toml"
+    if not path.exists():
+        raise ValueError(f"{folder} holds no app: make one with `fedres flower init {folder}`")
+    project = tomllib.loads(path.read_text(encoding="utf-8"))
+    try:
+        config = project["tool"]["flwr"]["app"]["config"]
+    except KeyError:
+        raise ValueError(f"{path} has no [tool.flwr.app.config]") from None
+    return Settings.from_config(config)
+
+
+README = """# {name}
+
+A Flower app that is fedres: the settings are in `pyproject.toml`, under `[tool.flwr.app.config]`.
+
+On this machine alone, with Flower's simulation runtime: `fedres flower run . --local 3`.
+
+On several machines, each with `pip install 'fedres[flower]'` and, for Flower,
+`export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1`:
+
+On the server (then name it in `~/.flwr/config.toml`: `[superlink.NAME]`, `address = "HOST:8000"`,
+`root-certificates = "ca.crt"`):
+
+```
+flower-superlink --host 0.0.0.0 --port 8000 --database superlink.db \\
+  --ssl-ca-certfile ca.crt --ssl-certfile server.pem --ssl-keyfile server.key \\
+  --enable-supernode-auth
+fedres flower run . --superlink NAME
+```
+
+On each client (its key registered before: `flwr supernode register node.pub NAME`):
+
+```
+flower-supernode --superlink HOST:8000 --root-certificates ca.crt \\
+  --auth-supernode-private-key node --host 127.0.0.1 \\
+  --node-config '{data} state="/var/lib/fedres" client="clinic-3"'
+```
+
+`data` is a table or a function as `module:name`; `state` a folder where the local model lives and
+must stay; `client` the client's name. fedres's docs/deployment.md says how to make certificates
+and keys, and what each party can see.
+"""

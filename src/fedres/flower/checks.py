@@ -1,0 +1,64 @@
+"""Every upload is checked before it touches the model."""
+
+import numpy as np
+
+from fedres.flower.client_state import number_of
+from fedres.flower.settings import Settings
+from fedres.flower.wire import Sent
+from fedres.messages import Upload
+
+LARGEST_RESIDUAL = 1e6  # far beyond any label; sums with it do not overflow
+
+
+class RefusedError(ValueError):
+    """An upload that is not used, and why, in a few words that reports count by."""
+
+
+def checked(sent: Sent, client: str, version: int, settings: Settings) -> Upload:
+    """The upload, or a `RefusedError` with the reason.
+
+    Parameters
+    ----------
+    sent
+        What came.
+    client
+        Who it says it is from.
+    version
+        The newest global model that anyone was sent.
+    settings
+        What was agreed.
+    """
+    rule = settings.rule
+    if len(sent.upload) > settings.largest_upload:
+        raise RefusedError("too large")
+    try:
+        upload = Upload.unpack(sent.upload, settings.width_global, rule.residual_span)
+    except ValueError as error:
+        raise RefusedError(_reason(str(error))) from None
+    values = upload.x_global if isinstance(upload.x_global, np.ndarray) else upload.x_global.data
+    expected = rule.residual_bits if settings.width_local else 0
+    for wrong, reason in (
+        (upload.client != number_of(client) or upload.round != sent.number, "wrong counter"),
+        (upload.version > version, "model from the future"),
+        (len(upload.y) > settings.batch, "too many rows"),
+        (upload.bits != expected, "other residual bits"),
+        (
+            not settings.label_low <= upload.y.min() <= upload.y.max() <= settings.label_high,
+            "label",
+        ),
+        (np.abs(values).max(initial=0) > settings.feature_limit, "feature too large"),
+        (np.abs(upload.residual).max() > LARGEST_RESIDUAL, "residual"),
+        (not np.isfinite(sent.loss) or sent.loss < 0, "loss"),
+    ):
+        if wrong:
+            raise RefusedError(reason)
+    if rule.loss.labels is not None and not np.isin(upload.y, rule.loss.labels).all():
+        raise RefusedError("label")
+    return upload
+
+
+def _reason(error: str) -> str:
+    for words, reason in (("schema", "schema version"), ("finite", "not finite")):
+        if words in error:
+            return reason
+    return "wrong size"

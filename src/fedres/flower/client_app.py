@@ -1,0 +1,67 @@
+"""The Flower ClientApp: carries a task to `ClientState` and its reply back."""
+
+import logging
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedres.flower.client_state import ClientState
+from fedres.flower.files import locked
+from fedres.flower.model_folder import write_personal
+from fedres.flower.samples import open_source
+from fedres.flower.settings import Settings
+from fedres.flower.wire import Reply, Task
+
+RECORD = "fedres"
+OFTEN = 50  # uploads from one personal model to the next, which takes as long as a small batch
+app = ClientApp()
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    """Answer a message of the server's."""
+    node = context.node_config
+    client = client_name(node, context.node_id)
+    try:
+        reply = _work(message, Settings.from_config(context.run_config), node, client)
+    except Exception as error:
+        # The words stay here, where they may quote data; the server learns only the kind.
+        logging.getLogger("flwr").exception("fedres: client %s could not answer", client)
+        reply = Reply(client, error=type(error).__name__)
+    time.sleep(float(node.get("delay", 0)))
+    head, body = reply.pack()
+    return Message(
+        RecordDict({RECORD: ConfigRecord({"head": head, "body": body})}), reply_to=message
+    )
+
+
+def _work(message: Message, settings: Settings, node: Mapping[str, Any], client: str) -> Reply:
+    folder = state_folder(node, settings, client)
+    record: Any = message.content[RECORD]
+    task = Task.unpack(record["head"], record["body"])
+    with locked(folder):
+        state = ClientState(settings, client, folder, open_source(settings, node, client, folder))
+        reply = state.work(task)
+        if settings.features and (task.last or reply.done or state.memory.next % OFTEN == 1):
+            write_personal(folder / "model", settings, state.memory)
+        return reply
+
+
+def client_name(node: Mapping[str, Any], node_id: int) -> str:
+    """The client's name for itself, which it keeps when its node gets another id."""
+    if "client" in node:
+        return str(node["client"])
+    return f"client-{node['partition-id']}" if "partition-id" in node else f"node-{node_id}"
+
+
+def state_folder(node: Mapping[str, Any], settings: Settings, client: str) -> Path:
+    """Where a client's state lives: a folder a client, as several may share a disk."""
+    base = node.get("state") or (settings.data and Path(settings.folder) / "clients")
+    if not base:
+        raise ValueError("this node has no state folder: name it in --node-config, as state=...")
+    return Path(str(base)) / re.sub(r"[^\w.-]", "_", client)

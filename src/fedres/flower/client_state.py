@@ -1,0 +1,175 @@
+"""The client's side of a Flower run: a local model that survives anything, one task at a time.
+
+Flower starts a process for every message and forgets it afterwards, so all that a client knows
+is in one file (`memory`), put in place at once after every batch. From that follows
+
+- killed at any moment, a client goes on from its last batch;
+- a task delivered twice is answered twice with the same reply, and nothing changes;
+- an upload whose reply was lost is sent again until the server says that it has it.
+"""
+
+import zlib
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from fedres.flower import rows
+from fedres.flower.memory import Memory, Unconfirmed
+from fedres.flower.settings import Settings
+from fedres.flower.wire import Reply, Sent, Task
+from fedres.messages import GlobalModel, Upload, quantise
+from fedres.models import linear
+from fedres.types import F32, Matrix
+
+REMEMBERED = 8  # answers kept for tasks that come again
+
+
+class Source(Protocol):
+    """A client's rows, in a fixed order."""
+
+    def take(self, position: int, count: int) -> tuple[Matrix, Matrix, F32]:
+        """Up to `count` samples from that position on: x_global, x_local, y; none at the end."""
+        ...
+
+
+class ClientState:
+    """A client between two tasks.
+
+    Parameters
+    ----------
+    settings
+        What the run agrees on.
+    name
+        The client's name for itself.
+    folder
+        Where its state lives; state found there is gone on from.
+    source
+        Its rows.
+    """
+
+    def __init__(self, settings: Settings, name: str, folder: Path, source: Source) -> None:
+        self.settings, self.folder, self.source = settings, folder, source
+        self.memory = Memory.load(folder, name, settings)
+
+    def work(self, task: Task) -> Reply:
+        """Answer a task: learn from the next batch, keep it all, and say what to send."""
+        if task.task in self.memory.answered:
+            return self._reply(self.memory.answered[task.task])
+        model = self._unpacked(task.model)
+        if task.session != self.memory.session:
+            # Models of two trainings do not add up.
+            self.memory = Memory.blank(self.memory.client, task.session, self.settings)
+        memory = self.memory
+        self._confirm(task)
+        if model.version >= memory.global_.version:
+            memory.global_ = model
+        numbers = [k for k, one in memory.outbox.items() if one.task not in task.waiting]
+        if not task.last:
+            numbers += self._learn()
+        for number in numbers:
+            memory.outbox[number].task = task.task
+        memory.answered[task.task] = numbers
+        for old in list(memory.answered)[:-REMEMBERED]:
+            del memory.answered[old]
+        memory.save(self.folder)
+        return self._reply(numbers)
+
+    def _confirm(self, task: Task) -> None:
+        """Forget the uploads that the server has; where clients wait for that, learn from them."""
+        memory = self.memory
+        for number in [k for k in memory.outbox if k < task.have or k in task.also]:
+            del memory.outbox[number]
+        for number in [k for k in memory.waiting if k < task.have or k in task.also]:
+            position, slopes = memory.waiting.pop(number)
+            rows.move(memory.local, self.source.take(position, len(slopes))[1], slopes)
+        # A client that lost its state must not use numbers again: the server would drop them.
+        memory.next = max([memory.next, task.have, *(1 + number for number in task.also)])
+
+    def _learn(self) -> list[int]:
+        """Predict and learn from the next batch; the number of its upload, if there is one."""
+        memory, rule = self.memory, self.settings.rule
+        local, model = memory.local, memory.global_
+        x_global, x_local, y = self._samples()
+        memory.done = len(y) == 0
+        if memory.done:
+            return []
+        seen: F32 = linear(x_global, model.weights, bool(self.settings.width_global))
+        if rule.alignment == "aligned":
+            residual = local.f(x_local)
+            joint = local.clip(seen + residual)
+            local.see(y)
+            memory.waiting[memory.next] = memory.position, local.slope(seen + residual, y)
+        else:
+            residual, joint = rows.learn(local, x_local, seen, y)
+        if not local.width:
+            # Without a local model it is the server that knows the range of labels.
+            joint = seen.clip(np.float32(model.low), np.float32(model.high))
+        bits, span = rule.residual_bits if local.width else 0, rule.residual_span
+        sent = quantise(residual, bits, span) if bits else np.zeros_like(residual)
+        number, client = memory.next, number_of(memory.client)
+        upload = Upload(client, number, model.version, x_global, sent, y, bits, span)
+        loss = float(rule.loss.value(joint, y).mean())
+        memory.outbox[number] = Unconfirmed("", loss, upload.pack())
+        memory.losses += loss * len(y)
+        memory.position += len(y)
+        memory.next += 1
+        return [number]
+
+    def _samples(self) -> tuple[Matrix, Matrix, F32]:
+        """The next batch, checked as the server will."""
+        settings = self.settings
+        x_global, x_local, y = self.source.take(self.memory.position, settings.batch)
+        for name, x, width in (
+            ("global", x_global, settings.width_global),
+            ("local", x_local, settings.width_local),
+        ):
+            if x.shape != (len(y), width):
+                raise ValueError(
+                    f"the {name} features have the shape {x.shape}, and the settings say "
+                    f"({len(y)}, {width}): run the app that was made for this data"
+                )
+            if not np.isfinite(x if isinstance(x, np.ndarray) else x.data).all():
+                raise ValueError(f"a {name} feature is not finite: remove or fill in such rows")
+        low, high = settings.label_low, settings.label_high
+        if len(y) and not low <= y.min() <= y.max() <= high:
+            wrong = y[~((y >= low) & (y <= high))][0]
+            raise ValueError(
+                f"a label is {wrong:g}, and labels of this run are {low:g} to {high:g}: "
+                "change label-low and label-high in the app"
+            )
+        settings.rule.loss.check(y)
+        return clipped(x_global, settings.feature_limit), x_local, y
+
+    def _reply(self, numbers: list[int]) -> Reply:
+        outbox = self.memory.outbox
+        sent = ((k, outbox[k]) for k in numbers if k in outbox)
+        return Reply(
+            self.memory.client,
+            tuple(Sent(k, one.loss, one.upload) for k, one in sent),
+            self.memory.done,
+        )
+
+    def _unpacked(self, packed: bytes) -> GlobalModel:
+        model = GlobalModel.unpack(packed, 0)
+        expected = self.memory.global_.weights.size
+        if model.weights.size != expected:
+            raise ValueError(
+                f"the server sent {model.weights.size} weights, and the settings say {expected}: "
+                "run the same app on the server and on all clients"
+            )
+        return model
+
+
+def clipped(x: Matrix, limit: float) -> Matrix:
+    """Bring features into the range that the server takes."""
+    if isinstance(x, np.ndarray):
+        return np.clip(x, np.float32(-limit), np.float32(limit))
+    x = x.copy()
+    np.clip(x.data, -limit, limit, out=x.data)
+    return x
+
+
+def number_of(name: str) -> int:
+    """The number that a client's uploads carry."""
+    return zlib.crc32(name.encode())

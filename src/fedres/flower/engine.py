@@ -1,0 +1,93 @@
+"""Flower's own commands, called with the environment that fedres needs."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ENVIRONMENT = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    # fedres is installed already; nodes without a network could not fetch anything.
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    # Ray would listen on every interface otherwise.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of this process, with what Flower is to do and not to do."""
+    scripts = str(Path(sys.executable).parent)
+    path = os.pathsep.join([scripts, os.environ.get("PATH", "")])
+    return {**os.environ, "PATH": path, **ENVIRONMENT, **more}
+
+
+def program(name: str) -> str:
+    """One of Flower's programs, from the environment that fedres is installed in."""
+    path = Path(sys.executable).with_name(name)
+    if not path.exists():
+        raise ValueError(f"{name} is not installed: pip install 'fedres[flower]'")
+    return str(path)
+
+
+class Flwr:
+    """The `flwr` command, against one superlink of Flower's configuration.
+
+    Parameters
+    ----------
+    superlink
+        Its name there.
+    home
+        Flower's own folder, where that is not ~/.flwr.
+    """
+
+    def __init__(self, superlink: str, home: Path | None = None) -> None:
+        self.superlink = superlink
+        self._environment = environment(**({"FLWR_HOME": str(home)} if home else {}))
+
+    def call(self, *arguments: str) -> str:
+        """What a call printed; a failure is an error with the last of its words."""
+        done = subprocess.run(
+            [program("flwr"), *arguments],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            words = " ".join((done.stdout + done.stderr).split())
+            raise ValueError(f"`flwr {arguments[0]}` failed: {words[-500:]}")
+        return done.stdout
+
+    def run(self, app: Path, settings: Mapping[str, Any], options: Sequence[str] = ()) -> str:
+        """Start a run; its id."""
+        overrides = [part for pair in settings.items() for part in ("-c", _toml(*pair))]
+        answer = self.call(
+            "run", str(app), self.superlink, "--format", "json", *overrides, *options
+        )
+        started = json.loads(answer[answer.index("{") :])
+        if not started.get("success", True):
+            words = " ".join(str(started.get("error-message")).split())
+            raise ValueError(f"the superlink did not start the run: {words}")
+        return str(started["run-id"])
+
+    def status(self, run: str) -> str:
+        """Such as ``running`` or ``finished:completed``."""
+        answer = self.call("list", "--run-id", run, self.superlink, "--format", "json")
+        return str(json.loads(answer[answer.index("{") :])["runs"][0]["status"])
+
+    def log(self, run: str) -> str:
+        """What the server's side of a run has printed."""
+        return self.call("log", run, self.superlink, "--show")
+
+    def stop(self, run: str) -> None:
+        """End a run."""
+        self.call("stop", run, self.superlink)
+
+
+def _toml(name: str, value: Any) -> str:
+    return f"{name}={json.dumps(value)}"

@@ -1,0 +1,142 @@
+"""Start a run, show how it goes, and leave a report."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from fedres.flower.app_folder import read_app
+from fedres.flower.engine import Flwr
+from fedres.flower.files import read_facts
+from fedres.flower.run_folder import CHECKPOINT, read_log
+from fedres.flower.settings import Settings
+
+LOOK = 1.0  # seconds between two looks at the checkpoint
+ASK = 15.0  # seconds between two questions to the superlink, each of which starts a process
+
+
+def launch(
+    flwr: Flwr,
+    app: Path,
+    overrides: Mapping[str, Any],
+    options: Sequence[str] = (),
+    console: Console | None = None,
+) -> Settings:
+    """Run an app to its end; the settings it ran with.
+
+    Parameters
+    ----------
+    flwr
+        The superlink to run it on, which must be on this machine: the run's folder is.
+    app
+        The app directory.
+    overrides
+        Settings that differ from the app's.
+    options
+        More for `flwr run`.
+    console
+        Where to show progress.
+    """
+    settings = read_app(app)
+    settings = replace(settings, **{name.replace("-", "_"): v for name, v in overrides.items()})
+    settings = replace(settings, folder=str(Path(settings.folder).resolve()))
+    folder = Path(settings.folder)
+    there = (folder / CHECKPOINT).exists()
+    if there and not settings.resume:
+        raise ValueError(
+            f"{folder} holds a run: go on with --resume, or name another folder with --out"
+        )
+    if settings.resume and not there:
+        raise ValueError(f"there is no run in {folder}: leave out --resume")
+    before = read_facts(folder / CHECKPOINT)["seconds"] if there else -1.0
+    run = flwr.run(app, {**overrides, "folder": settings.folder}, options)
+    try:
+        _watch(flwr, run, folder, before, console or Console())
+    except KeyboardInterrupt:
+        flwr.stop(run)
+        raise
+    return settings
+
+
+def _watch(flwr: Flwr, run: str, folder: Path, before: float, console: Console) -> None:
+    asked = time.monotonic()
+    with Live(console=console, refresh_per_second=2) as live:
+        while True:
+            time.sleep(LOOK)
+            facts = _facts(folder)
+            # Until the server has written anew, what is there is of the run that is resumed.
+            if facts and facts["seconds"] > before:
+                live.update(progress_table(facts))
+                if facts["reason"]:
+                    return
+            if time.monotonic() - asked > ASK:
+                status, asked = flwr.status(run), time.monotonic()
+                if status.startswith("finished") and not (_facts(folder) or {}).get("reason"):
+                    words = " ".join(flwr.log(run).split())
+                    raise ValueError(f"the run ended early ({status}): {words[-600:]}")
+
+
+def _facts(folder: Path) -> dict[str, Any] | None:
+    path = folder / CHECKPOINT
+    return read_facts(path) if path.exists() else None
+
+
+def progress_table(facts: Mapping[str, Any]) -> Table:
+    """Who is there, how late and how well."""
+    title = f"Round {facts['rounds']:.1f}, {facts['seconds']:.0f} s"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("client", no_wrap=True)
+    for column in ("uploads", "rows", "loss", "rounds late", "seen", "refused"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for name, member in sorted(facts["members"].items()):
+        state = " (ignored)" if member["ignored"] else " (done)" if member["done"] else ""
+        table.add_row(
+            escape(name + state),
+            str(member["applied"]),
+            f"{member['rows']:,}",
+            f"{member['loss']:.4f}",
+            f"{member['lag']:.1f}",
+            f"{time.time() - member['last_seen']:.0f} s ago",
+            str(sum(member["refused"].values())),
+        )
+    return table
+
+
+def write_report(folder: Path, settings: Settings) -> Path:
+    """The report of a run, from its folder."""
+    from fedres.report.flower import write_run
+
+    page = folder / "report.html"
+    described = {k: v for k, v in settings.to_config().items() if k not in ("features", "resume")}
+    write_run(read_facts(folder / CHECKPOINT), read_log(folder), described, page)
+    return page
+
+
+def launch_here(app: Path, overrides: Mapping[str, Any], nodes: int) -> Settings:
+    """Run an app on nodes of Flower's simulation runtime."""
+    from importlib.util import find_spec
+    from tempfile import TemporaryDirectory
+
+    from fedres.flower.cluster import Cluster
+
+    if find_spec("ray") is None:
+        raise ValueError("--local runs on Ray: pip install 'fedres[flower,ray]'")
+    if nodes < 1:
+        raise ValueError(f"--local needs at least one node, not {nodes}")
+    if not read_app(app).data:
+        raise ValueError(
+            "set data in the app: nodes of the simulation runtime have none of their own"
+        )
+    options = ("--federation-config", f"num-supernodes={nodes} client-resources-num-cpus=1")
+    with (
+        TemporaryDirectory(prefix="fedres-") as folder,
+        Cluster(Path(folder), simulation=True) as cluster,
+    ):
+        return launch(cluster.flwr, app, overrides, options)

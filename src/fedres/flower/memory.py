@@ -1,0 +1,134 @@
+"""All that a client knows between two tasks, in one file."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from fedres.flower.files import Arrays, read, write
+from fedres.flower.settings import Settings
+from fedres.messages import GlobalModel
+from fedres.models import LinearModel
+from fedres.types import F32
+
+STATE = "state.safetensors"
+
+
+@dataclass
+class Unconfirmed:
+    """An upload that the server has not yet confirmed, and the last task it was sent in."""
+
+    task: str
+    loss: float
+    upload: bytes
+
+
+@dataclass
+class Memory:
+    """A client between two tasks.
+
+    Attributes
+    ----------
+    client, session
+        Whose it is, and of which training.
+    local, global_
+        Its own model, and the newest global model it was sent.
+    next, position
+        The number of its next upload, and where in its rows that will begin.
+    losses
+        Sum of the progressive losses so far.
+    done
+        Whether its rows have come to their end.
+    outbox
+        Uploads by number that the server has not confirmed.
+    waiting
+        Where clients wait for the server's own use of an upload before they learn from it: the
+        position and the slopes of each.
+    answered
+        The uploads that each of the last tasks was answered with.
+    """
+
+    client: str
+    session: str
+    local: LinearModel
+    global_: GlobalModel
+    next: int = 0
+    position: int = 0
+    losses: float = 0.0
+    done: bool = False
+    outbox: dict[int, Unconfirmed] = field(default_factory=dict)
+    waiting: dict[int, tuple[int, F32]] = field(default_factory=dict)
+    answered: dict[str, list[int]] = field(default_factory=dict)
+
+    @classmethod
+    def blank(cls, client: str, session: str, settings: Settings) -> "Memory":
+        """A client that has learned nothing."""
+        empty = settings.rule.global_model(settings.width_global)
+        return cls(
+            client,
+            session,
+            settings.rule.local_model(settings.width_local),
+            GlobalModel(0, empty.weights, float(empty.low), float(empty.high)),
+        )
+
+    def save(self, folder: Path) -> None:
+        """Put the file in place, all of it or nothing."""
+        local, model = self.local, self.global_
+        facts = {
+            "client": self.client,
+            "session": self.session,
+            "next": self.next,
+            "position": self.position,
+            "losses": self.losses,
+            "done": self.done,
+            "answered": self.answered,
+            "outbox": {k: [one.task, one.loss] for k, one in self.outbox.items()},
+            "waiting": {k: position for k, (position, _) in self.waiting.items()},
+            "local": [float(local.low), float(local.high)],
+            "global": [model.version, model.low, model.high],
+        }
+        arrays: Arrays = {
+            "w_local": local.weights,
+            "squares": local.squares,
+            "w_global": model.weights,
+        }
+        for k, one in self.outbox.items():
+            arrays[f"upload {k}"] = np.frombuffer(one.upload, np.uint8)
+        for k, (_, slopes) in self.waiting.items():
+            arrays[f"slopes {k}"] = slopes
+        write(folder / STATE, facts, arrays)
+
+    @classmethod
+    def load(cls, folder: Path, client: str, settings: Settings) -> "Memory":
+        """Go on from the file in a folder, or begin."""
+        memory = cls.blank(client, "", settings)
+        if not (folder / STATE).exists():
+            return memory
+        facts, arrays = read(folder / STATE)
+        if facts["client"] != client:
+            raise ValueError(
+                f"{folder} holds the state of client {facts['client']!r}, not of {client!r}: "
+                "give each client a state folder of its own"
+            )
+        widths = memory.local.weights.size, memory.global_.weights.size
+        if widths != (arrays["w_local"].size, arrays["w_global"].size):
+            return memory  # of an app with other features: its training is over in any case
+        memory.session, memory.next, memory.position = (
+            facts[name] for name in ("session", "next", "position")
+        )
+        memory.losses, memory.done, memory.answered = (
+            facts[name] for name in ("losses", "done", "answered")
+        )
+        local = memory.local
+        local.weights[:], local.squares[:] = arrays["w_local"], arrays["squares"]
+        local.low, local.high = map(np.float32, facts["local"])
+        version, low, high = facts["global"]
+        memory.global_ = GlobalModel(version, arrays["w_global"], low, high)
+        memory.outbox = {
+            int(k): Unconfirmed(task, loss, arrays[f"upload {k}"].tobytes())
+            for k, (task, loss) in facts["outbox"].items()
+        }
+        memory.waiting = {
+            int(k): (position, arrays[f"slopes {k}"]) for k, position in facts["waiting"].items()
+        }
+        return memory

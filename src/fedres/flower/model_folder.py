@@ -1,0 +1,83 @@
+"""From a run's weights to a model folder that `fedres predict` and `fedres.load` read."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedres.flower.memory import Memory
+from fedres.flower.settings import Settings
+from fedres.models import LinearModel
+from fedres.types import F32
+
+
+def write_global(folder: Path, settings: Settings, model: LinearModel) -> None:
+    """What the server knows: the global model, and no client."""
+    _write(folder, settings, model.weights, [], np.empty((0, settings.width_local + 1)))
+
+
+def write_personal(folder: Path, settings: Settings, memory: Memory) -> None:
+    """What a client knows: the newest global model it was sent, and its own."""
+    own = _with_constant(memory.local.weights, settings.width_local)[None]
+    _write(folder, settings, memory.global_.weights, [memory.client], own)
+
+
+def _write(
+    folder: Path, settings: Settings, w_global: F32, clients: list[str], w_local: Any
+) -> None:
+    from fedres.data.encoder import Encoder
+    from fedres.estimators import FedResClassifier, FedResRegressor
+    from fedres.estimators.clients import Clients
+    from fedres.estimators.labels import ClassLabels, NumberLabels
+    from fedres.simulation.stream import OnlineModels
+    from fedres.simulation.stream import Settings as Widths
+
+    model: Any = (FedResClassifier if settings.positive else FedResRegressor)(
+        client=settings.client_column or None
+    )
+    mean, scale = settings.label_mean, settings.label_scale
+    model._labels = (
+        ClassLabels(_classes(settings))
+        if settings.positive
+        else NumberLabels(
+            mean, scale, mean + scale * settings.label_low, mean + scale * settings.label_high
+        )
+    )
+    described = settings.table
+    model.encoder_ = Encoder.from_dict(described["encoder"])
+    model.feature_names_in_ = np.array(described["columns"], object)
+    model.n_features_in_ = len(described["columns"])
+    model.eta_, model.shrinkage_, model.passes_ = settings.eta, 0.0, max(1, settings.passes)
+    model.validation_ = []
+    model.columns_ = {
+        "client": settings.client_column or None,
+        "label": settings.label,
+        "time": settings.time_column or None,
+    }
+    model._clients = Clients(clients)
+    width = settings.width_local + 1
+    shared = _with_constant(w_global, settings.width_global)[None]
+    model._models = OnlineModels.unpack(
+        Widths(settings.width_global, settings.width_local, settings.loss, settings.eta),
+        {"weights": shared, "squares": np.ones_like(shared)},
+        {
+            "start": width * np.arange(len(clients) + 1),
+            "columns": np.tile(np.arange(width, dtype=np.int32), len(clients)),
+            "weights": w_local.reshape(-1, 1).astype(np.float32),
+            "squares": np.ones((w_local.size, 1), np.float32),
+        },
+    )
+    model.save(folder)
+
+
+def _with_constant(weights: F32, width: int) -> F32:
+    """A view of width zero has no constant here, and one of weight 0 there."""
+    return weights if width else np.zeros(1, np.float32)
+
+
+def _classes(settings: Settings) -> Any:
+    names = [settings.negative, settings.positive]
+    try:
+        return np.array([int(name) for name in names])
+    except ValueError:
+        return np.array(names)

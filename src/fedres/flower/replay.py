@@ -1,0 +1,77 @@
+"""A run once more in this process: the same rows, order and delays, by the reference objects."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedres.algorithms.sgd import Client, Server
+from fedres.flower.client_state import Source, clipped
+from fedres.flower.memory import Memory
+from fedres.flower.settings import Settings
+from fedres.messages import GlobalModel, Upload
+
+
+def replay(
+    settings: Settings, lines: Sequence[Mapping[str, Any]], sources: Mapping[str, Source]
+) -> tuple[list[GlobalModel], dict[str, Client]]:
+    """All versions of the global model, and the clients after the last of their uploads.
+
+    Parameters
+    ----------
+    settings
+        Those of the run.
+    lines
+        Its log: which upload of whom, made with which global model, in the order of use. Those
+        that never came to be used are without ``made``.
+    sources
+        The rows of every client, by its name.
+    """
+    rule = settings.rule
+    server = Server(rule, settings.width_global)
+    clients = {name: Client(rule, settings.width_global, settings.width_local) for name in sources}
+    published = [GlobalModel(0, server.global_.weights.copy(), 0.0, 0.0)]
+    made: dict[str, list[list[Upload]]] = {name: [] for name in sources}
+    plan = {
+        name: sorted((o for o in lines if o["client"] == name), key=_number) for name in sources
+    }
+    position = dict.fromkeys(sources, 0)
+    for line in lines:
+        name = line["client"]
+        # An upload may have overtaken an earlier one, which the client made first all the same.
+        while len(made[name]) <= line["number"]:
+            step = plan[name][len(made[name])]
+            client = clients[name]
+            client.refresh(published[step["made_with"]])
+            samples = sources[name].take(position[name], step["rows"])
+            made[name].append(_observe(client, samples, settings))
+            position[name] += step["rows"]
+        if "made" in line:
+            for upload in made[name][line["number"]]:
+                server.apply(upload)
+            published.append(server.publish())
+    return published, clients
+
+
+def unused(memory: Memory, settings: Settings) -> list[dict[str, Any]]:
+    """Uploads that a client has made and the server has not confirmed, as lines of a log."""
+    lines = []
+    for number, one in memory.outbox.items():
+        upload = Upload.unpack(one.upload, settings.width_global, settings.rule.residual_span)
+        line = {"client": memory.client, "number": number, "made_with": upload.version}
+        lines.append({**line, "rows": len(upload.y)})
+    return lines
+
+
+def _number(line: Mapping[str, Any]) -> int:
+    return int(line["number"])
+
+
+def _observe(client: Client, samples: Any, settings: Settings) -> list[Upload]:
+    x_global, x_local, y = samples
+    x_global = clipped(x_global, settings.feature_limit)
+    uploads = []
+    for i in range(len(y)):
+        one = slice(i, i + 1)
+        upload = client.observe(x_global[one], x_local[one], y[one])
+        assert upload is not None  # the rule's batch is one row
+        uploads.append(upload)
+    return uploads

@@ -1,0 +1,218 @@
+"""A client's rows: from its own table, from a function of the user's, or from built-in data."""
+
+import hashlib
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import safe_open
+
+from fedres.flower.client_state import Source
+from fedres.flower.files import Arrays, read_facts, write
+from fedres.flower.settings import Settings
+from fedres.types import F32, Matrix
+
+ROWS = "rows.safetensors"
+MEANING = ("features", "label", "negative", "positive", "client", "time")
+CSR = ("data", "indices", "indptr")
+Samples = tuple[Matrix, Matrix, F32]
+
+
+def open_source(settings: Settings, node: Mapping[str, Any], client: str, folder: Path) -> Source:
+    """The rows that a node's configuration speaks of.
+
+    Parameters
+    ----------
+    settings
+        What the run agrees on.
+    node
+        Its ``data`` is the path of a table, a function as ``module:name``, or ``digits``.
+    client
+        Which client's rows of a table to take, if a column says.
+    folder
+        Where the rows of a table are kept as features, since every message has a new process.
+    """
+    data = str(node.get("data") or settings.data)
+    if not data:
+        raise ValueError('this node has no data: name it in --node-config, as in data="/my.csv"')
+    if data == "digits":
+        part, parts = int(node["partition-id"]), int(node["num-partitions"])
+        facts = (part, parts, settings.features)
+        return _kept(settings, folder, facts, lambda: _digits(settings, part, parts))
+    table = Path(data)
+    if ":" in data and not table.exists():
+        return FunctionSource(settings, _function(data))
+    if not table.exists():
+        raise ValueError(f"there is no table {table}: check data in --node-config")
+    seen = table.stat()
+    # Whatever changes features or labels; the rest of the settings does not.
+    ours = settings.to_config()
+    meaning = [ours[name] for name in sorted(ours) if name.split("-")[0] in MEANING]
+    facts = (str(table.resolve()), seen.st_mtime_ns, seen.st_size, client, *meaning)
+    return _kept(settings, folder, facts, lambda: encoded(settings, table, client))
+
+
+@dataclass(frozen=True)
+class FunctionSource:
+    """Samples that a function yields.
+
+    The function is called with the position to begin at and yields (x_global, x_local, y) from
+    there on, rows as sequences of numbers; it may end, or not.
+    """
+
+    settings: Settings
+    function: Callable[[int], Iterable[tuple[Any, Any, float]]]
+
+    def take(self, position: int, count: int) -> Samples:
+        """Samples from that position on."""
+        samples = list(islice(self.function(position), count))
+        widths = self.settings.width_global, self.settings.width_local
+        x_global, x_local = (
+            np.array([sample[side] for sample in samples], np.float32).reshape(len(samples), width)
+            for side, width in enumerate(widths)
+        )
+        return x_global, x_local, np.array([sample[2] for sample in samples], np.float32)
+
+
+@dataclass(frozen=True)
+class StoredSource:
+    """Samples in a file of features, of which only those wanted are read."""
+
+    settings: Settings
+    path: Path
+
+    def take(self, position: int, count: int) -> Samples:
+        """Samples from that position on."""
+        with safe_open(self.path, "numpy") as file:
+            labels = file.get_slice("y")
+            wanted = _places(position, count, labels.get_shape()[0], self.settings.passes)
+            if not len(wanted):
+                first = last = 0
+            else:
+                first, last = int(wanted.min()), int(wanted.max()) + 1
+            inside = wanted - first
+            x_global, x_local = (
+                _part(file, side, width, first, last)[inside]
+                for side, width in (
+                    ("global", self.settings.width_global),
+                    ("local", self.settings.width_local),
+                )
+            )
+            return x_global, x_local, labels[first:last][inside]
+
+
+def _places(position: int, count: int, rows: int, passes: int) -> Any:
+    """Which rows follow on a position, when the end is followed by the beginning."""
+    end = position + count if passes == 0 else min(position + count, passes * rows)
+    return np.arange(position, max(end, position)) % max(rows, 1) if rows else np.arange(0)
+
+
+def _part(file: Any, side: str, width: int, first: int, last: int) -> Matrix:
+    if f"{side} indptr" not in file.keys():  # noqa: SIM118
+        rows: F32 = file.get_slice(side)[first:last]
+        return rows
+    from scipy import sparse
+
+    starts = file.get_slice(f"{side} indptr")[first : last + 1]
+    values, indices = (
+        file.get_slice(f"{side} {name}")[int(starts[0]) : int(starts[-1])]
+        for name in ("data", "indices")
+    )
+    return sparse.csr_array((values, indices, starts - starts[0]), shape=(last - first, width))
+
+
+def _kept(
+    settings: Settings, folder: Path, facts: tuple[Any, ...], make: Callable[[], Samples]
+) -> StoredSource:
+    """Samples as a file of features, made anew where what they are made from has changed."""
+    key = hashlib.sha256(repr(facts).encode()).hexdigest()
+    path = folder / ROWS
+    if not path.exists() or read_facts(path).get("key") != key:
+        x_global, x_local, y = make()
+        arrays: Arrays = {"y": y}
+        for side, x in (("global", x_global), ("local", x_local)):
+            if isinstance(x, np.ndarray):
+                arrays[side] = x
+            else:
+                arrays |= {f"{side} {name}": getattr(x, name) for name in CSR}
+        folder.mkdir(parents=True, exist_ok=True)
+        write(path, {"key": key}, arrays)
+    return StoredSource(settings, path)
+
+
+def encoded(settings: Settings, table: Path, client: str) -> Samples:
+    """Features and labels of a client's rows in a table."""
+    from fedres.data.tables import read_table
+
+    read = read_table(
+        table,
+        client=settings.client_column or None,
+        label=settings.label,
+        time=settings.time_column or None,
+        optional=("client",),
+    )
+    if read.client is not None:
+        own = np.flatnonzero([str(name) == client for name in read.client])
+        if not len(own):
+            raise ValueError(
+                f"{table} has no rows of {client!r} in column {settings.client_column!r}: check "
+                "client in --node-config"
+            )
+        read = read.take(own)
+    return features(settings, read.frame, read.y)
+
+
+def features(settings: Settings, frame: Any, y: Any) -> Samples:
+    """Features and labels of rows, as the models see them."""
+    from fedres.data.encoder import Encoder
+
+    x_global, x_local = Encoder.from_dict(settings.table["encoder"]).transform(frame)
+    return x_global, x_local, labels(settings, y)
+
+
+def labels(settings: Settings, y: Any) -> F32:
+    """Labels as the models see them.
+
+    Examples
+    --------
+    >>> labels(Settings(1, 1, negative="well", positive="ill"), np.array(["ill", "well"]))
+    array([ 1., -1.], dtype=float32)
+    >>> labels(Settings(1, 1, label_mean=10.0, label_scale=2.0), np.array([11, 12]))
+    array([0.5, 1. ], dtype=float32)
+    """
+    if settings.positive:
+        classes = {settings.negative: -1, settings.positive: 1}
+        for label in y:
+            if str(label) not in classes:
+                raise ValueError(
+                    f"a label is {label!r}, and the classes are {settings.negative!r} and "
+                    f"{settings.positive!r}: remove such rows"
+                )
+        return np.array([classes[str(label)] for label in y], np.float32)
+    try:
+        numbers = np.asarray(y, np.float64)
+    except ValueError:
+        raise ValueError(f"labels must be numbers, and one is {y[0]!r}") from None
+    return ((numbers - settings.label_mean) / settings.label_scale).astype(np.float32)
+
+
+def _function(name: str) -> Callable[[int], Iterable[tuple[Any, Any, float]]]:
+    module, _, attribute = name.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError):
+        raise ValueError(
+            f"there is neither a table nor a function {name!r}: check data in --node-config"
+        ) from None
+    return function  # type: ignore[no-any-return]
+
+
+def _digits(settings: Settings, part: int, parts: int) -> Samples:
+    from fedres.flower.digits import tables
+
+    frame = tables(parts)[part].train
+    return features(settings, frame.drop(columns="label"), frame["label"].to_numpy())

@@ -1,0 +1,298 @@
+"""The server's side of a Flower run: the global model, who has sent what, and when to stop.
+
+Uploads are applied when they come, row after row, whatever round they were made in; nobody is
+waited for. What a client is told to be safe is on disk first: a task confirms only uploads that
+the checkpoint holds.
+"""
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedres.flower import rows, server_kernel
+from fedres.flower.checks import RefusedError, checked
+from fedres.flower.files import Arrays, read, write
+from fedres.flower.jury import Jury
+from fedres.flower.members import Member
+from fedres.flower.run_folder import CHECKPOINT, append_log, cut_log
+from fedres.flower.settings import Settings
+from fedres.flower.wire import Reply, Sent, Task
+from fedres.messages import GlobalModel, Upload
+from fedres.models import linear
+
+IN_FLIGHT = 2  # messages a node: it has the next one at hand when it is done with one
+FARTHEST = 10_000  # how far ahead of the confirmed uploads a client's counter may be
+
+
+@dataclass(frozen=True)
+class Flight:
+    """A task under way: to which node, and how many bytes its model has."""
+
+    node: int
+    size: int
+
+
+class ServerState:
+    """A server between two messages.
+
+    Parameters
+    ----------
+    settings
+        What the run agrees on; `settings.resume` goes on from the checkpoint in the folder.
+    folder
+        The run's folder.
+    clock
+        Seconds, for what reports show and for the stop after a time.
+    """
+
+    def __init__(
+        self, settings: Settings, folder: Path, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.settings, self.folder, self.clock = settings, folder, clock
+        self.global_ = settings.rule.global_model(settings.width_global)
+        self.session = uuid.uuid4().hex
+        self.version = 0
+        self.rounds = self.before = 0.0
+        self.members: dict[str, Member] = {}
+        self.strangers: Counter[str] = Counter()
+        self.reason, self._finished = "", False
+        self.best, self.best_round = np.inf, 0.0
+        self.flights: dict[str, Flight] = {}
+        self._names: dict[int, str] = {}
+        self._bad_nodes: Counter[int] = Counter()
+        self._old = {0: self.global_.weights.copy()}
+        self._jury = Jury()
+        self._losses: list[tuple[float, float]] = []
+        self._news: list[dict[str, Any]] = []
+        self._alive = 1
+        self._dirty = True
+        folder.mkdir(parents=True, exist_ok=True)
+        if settings.resume:
+            self._load()
+        elif (folder / CHECKPOINT).exists():
+            raise ValueError(f"{folder} holds a run: resume it, or name another folder")
+        self._began = clock()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of work, those before a resume included."""
+        return self.before + self.clock() - self._began
+
+    def tasks(self, nodes: Iterable[int], last: bool = False) -> list[tuple[int, Task]]:
+        """What to send now: the newest model to every node with room for it."""
+        self.save()
+        online = list(nodes)
+        self.keep_only(online)
+        busy = Counter(flight.node for flight in self.flights.values())
+        new = []
+        self._alive = 0
+        for node in online:
+            member = self.members.get(self._names.get(node, ""))
+            if self._bad_nodes[node] >= self.settings.refusals or (member and member.ignored):
+                continue
+            if not (member and member.done):
+                self._alive += 1
+            elif not last:
+                continue
+            new += [self._task(node, member, last) for _ in range(last or IN_FLIGHT - busy[node])]
+        return new
+
+    def _task(self, node: int, member: Member | None, last: bool) -> tuple[int, Task]:
+        model = GlobalModel(
+            self.version, self.global_.weights, float(self.global_.low), float(self.global_.high)
+        )
+        waiting = tuple(task for task, flight in self.flights.items() if flight.node == node)
+        task = Task(
+            self.session,
+            uuid.uuid4().hex,
+            model.pack(0),
+            member.confirmed if member else 0,
+            tuple(member.beyond) if member else (),
+            waiting,
+            last,
+        )
+        self.flights[task.task] = Flight(node, len(task.model))
+        return node, task
+
+    def keep_only(self, nodes: Iterable[int]) -> None:
+        """Wait no more for nodes that are gone; what they did, they will send again."""
+        online = set(nodes)
+        for task in [task for task, flight in self.flights.items() if flight.node not in online]:
+            del self.flights[task]
+
+    def lost(self, task: str) -> None:
+        """A task that no reply will come to; what it did is asked for again."""
+        self.flights.pop(task, None)
+
+    def receive(self, task: str, head: Any, body: Any) -> None:
+        """Take in a reply to a task, if it is worth it."""
+        flight = self.flights.pop(task, None)
+        if flight is None:
+            return
+        self._dirty = True
+        try:
+            reply = Reply.unpack(head, body)
+            if self._names.setdefault(flight.node, reply.client) != reply.client:
+                raise RefusedError("changed its name")
+        except ValueError as error:
+            reason = str(error) if isinstance(error, RefusedError) else "broken head"
+            self.strangers[reason] += 1
+            self._bad_nodes[flight.node] += 1
+            return
+        member = self.members.setdefault(reply.client, Member())
+        if member.ignored:
+            return
+        member.last_seen = self.clock()
+        member.bytes_down += flight.size
+        member.done = reply.done and not reply.sent
+        if reply.error:
+            self._refuse(member, f"error on the client: {reply.error}")
+        for sent in reply.sent:
+            self._take(reply.client, member, sent)
+
+    def _take(self, client: str, member: Member, sent: Sent) -> None:
+        if member.has(sent.number):
+            member.repeated += 1
+            return
+        if sent.number > member.confirmed + FARTHEST:
+            self._refuse(member, "counter too far ahead")
+            return
+        # A refused upload is noted too, or the client would send it for ever.
+        member.note(sent.number)
+        member.bytes_up += len(sent.upload)
+        try:
+            upload = checked(sent, client, self.version, self.settings)
+            self._apply(client, member, upload)
+        except RefusedError as error:
+            self._refuse(member, str(error))
+            return
+        member.applied += 1
+        member.rows += len(upload.y)
+        member.loss = sent.loss
+        alive = max(1, self._alive)
+        member.lag = (self.version - upload.version) / alive
+        self.version += 1
+        self.rounds += 1 / alive
+        self._keep()
+        self._watch(sent.loss)
+        self._news.append(
+            {
+                "client": client,
+                "number": sent.number,
+                "made_with": upload.version,
+                "made": self.version,
+                "rows": len(upload.y),
+                "loss": sent.loss,
+                "lag": round(member.lag, 4),
+                "bytes": len(sent.upload),
+                "round": round(self.rounds, 4),
+                "seconds": round(self.seconds, 3),
+            }
+        )
+
+    def _apply(self, client: str, member: Member, upload: Upload) -> None:
+        """Step along the rows, one after the other; nothing changes if that is impossible."""
+        model, x, residual = self.global_, upload.x_global, upload.residual
+        if self.settings.alignment == "arrival":
+            share = self._jury.apply(
+                model, client, lambda: server_kernel.learn(model, x, residual, upload.y)
+            )
+        elif upload.version in self._old:
+            model.see(upload.y)
+            seen = linear(x, self._old[upload.version], model.constant)
+            slopes = model.slope(seen + residual, upload.y)
+            share = self._jury.apply(model, client, lambda: rows.move(model, x, slopes))
+        else:
+            raise RefusedError("model too old")
+        self._jury.hear(client, upload)
+        member.held_back += share < 1
+
+    def _keep(self) -> None:
+        """Old models, for the alignments that look back."""
+        if self.settings.alignment != "arrival":
+            self._old[self.version] = self.global_.weights.copy()
+            self._old.pop(self.version - self.settings.history - 1, None)
+
+    def _refuse(self, member: Member, reason: str) -> None:
+        member.refused[reason] = member.refused.get(reason, 0) + 1
+        member.ignored = sum(member.refused.values()) >= self.settings.refusals
+
+    def _watch(self, loss: float) -> None:
+        """The mean loss over the last round, and when it was lowest."""
+        self._losses.append((self.rounds, loss))
+        while self._losses[0][0] <= self.rounds - 1:
+            self._losses.pop(0)
+        mean = float(np.mean([loss for _, loss in self._losses]))
+        if mean < self.best:
+            self.best, self.best_round = mean, self.rounds
+
+    def finished(self) -> str | None:
+        """Why to stop, or None."""
+        settings = self.settings
+        if settings.rounds and self.rounds >= settings.rounds:
+            return "rounds"
+        if settings.seconds and self.seconds >= settings.seconds:
+            return "seconds"
+        if settings.patience and self.rounds - self.best_round >= settings.patience:
+            return "no improvement"
+        active = [member for member in self.members.values() if not member.ignored]
+        if active and all(member.done for member in active):
+            return "no more rows"
+        return None
+
+    def finish(self) -> None:
+        """Close the run: from now on its folder is complete."""
+        self._finished = self._dirty = True
+        self.save()
+
+    def save(self) -> None:
+        """Bring all that came since the last time to the disk: the log first, then the state."""
+        if not self._dirty:
+            return
+        append_log(self.folder, self._news)
+        self._news = []
+        facts = {
+            "reason": self.reason if self._finished else "",
+            "session": self.session,
+            "version": self.version,
+            "rounds": self.rounds,
+            "seconds": self.seconds,
+            "range": [float(self.global_.low), float(self.global_.high)],
+            "best": [self.best, self.best_round],
+            "strangers": dict(self.strangers),
+            "members": {name: asdict(member) for name, member in self.members.items()},
+            "old": list(self._old) if self.settings.alignment != "arrival" else [],
+        }
+        arrays: Arrays = {"weights": self.global_.weights, "squares": self.global_.squares}
+        if facts["old"]:
+            arrays["old"] = np.stack(list(self._old.values()))
+        write(self.folder / CHECKPOINT, facts, arrays)
+        self._dirty = False
+
+    def _load(self) -> None:
+        path = self.folder / CHECKPOINT
+        if not path.exists():
+            raise ValueError(f"there is no checkpoint in {self.folder}: run without --resume")
+        facts, arrays = read(path)
+        if arrays["weights"].shape != self.global_.weights.shape:
+            raise ValueError(
+                f"the checkpoint in {self.folder} has {arrays['weights'].size} weights, and the "
+                f"settings say {self.global_.weights.size}: resume with the settings it began with"
+            )
+        self.global_.weights[:], self.global_.squares[:] = arrays["weights"], arrays["squares"]
+        self.global_.low, self.global_.high = map(np.float32, facts["range"])
+        self.session, self.version, self.rounds, self.before = (
+            facts[name] for name in ("session", "version", "rounds", "seconds")
+        )
+        self.best, self.best_round = facts["best"]
+        self.strangers = Counter(facts["strangers"])
+        self.members = {name: Member(**values) for name, values in facts["members"].items()}
+        if facts["old"]:
+            self._old = dict(zip(facts["old"], arrays["old"], strict=True))
+        cut_log(self.folder, self.version)

@@ -1,0 +1,133 @@
+"""What Flower carries between server and clients: a head in JSON and a body of bytes.
+
+Server to client, a `Task`: the newest global model, and which uploads the server has safely.
+Client to server, a `Reply`: the uploads of this task, and earlier ones whose reply was lost.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+LONGEST_HEAD = 100_000
+LONGEST_NAME = 100
+
+
+@dataclass(frozen=True)
+class Task:
+    """One message to a client.
+
+    Attributes
+    ----------
+    session
+        Which training this is; a client begins afresh in a new one.
+    task
+        Unique to this message: delivered twice, it is answered twice with the same reply.
+    model
+        A packed `GlobalModel`.
+    have, also
+        The server has safely the client's uploads below number `have`, and those in `also`.
+    waiting
+        Tasks of the same node that the server still waits for: their uploads are not lost.
+    last
+        Whether to work on no more rows, only to keep the model.
+
+    Examples
+    --------
+    >>> task = Task("s", "t", b"model", have=2)
+    >>> Task.unpack(*task.pack()) == task
+    True
+    """
+
+    session: str
+    task: str
+    model: bytes
+    have: int = 0
+    also: tuple[int, ...] = ()
+    waiting: tuple[str, ...] = ()
+    last: bool = False
+
+    def pack(self) -> tuple[str, bytes]:
+        """Head and body."""
+        head = {name: value for name, value in asdict(self).items() if name != "model"}
+        return json.dumps(head), self.model
+
+    @classmethod
+    def unpack(cls, head: str, body: bytes) -> "Task":
+        """Read head and body; a client trusts its server."""
+        values = json.loads(head)
+        values["also"], values["waiting"] = tuple(values["also"]), tuple(values["waiting"])
+        return cls(**values, model=body)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One upload within a reply: its number, its progressive loss a row, and its bytes."""
+
+    number: int
+    loss: float
+    upload: bytes
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One message from a client.
+
+    Attributes
+    ----------
+    client
+        The name a client has for itself; nodes may come back under new ids.
+    sent
+        Uploads, in the order they were made.
+    done
+        Whether the client has no more rows.
+    error
+        The kind of error that kept the client from working. What it says stays with the client:
+        it may quote data.
+
+    Examples
+    --------
+    >>> reply = Reply("clinic-3", (Sent(0, 0.5, b"abc"), Sent(1, 0.25, b"de")))
+    >>> Reply.unpack(*reply.pack()) == reply
+    True
+    >>> Reply.unpack('{"client": 3}', b"")
+    Traceback (most recent call last):
+        ...
+    ValueError: the head of a reply is broken
+    """
+
+    client: str
+    sent: tuple[Sent, ...] = field(default=())
+    done: bool = False
+    error: str = ""
+
+    def pack(self) -> tuple[str, bytes]:
+        """Head and body."""
+        sent = [[one.number, one.loss, len(one.upload)] for one in self.sent]
+        head = {"client": self.client, "sent": sent, "done": self.done, "error": self.error}
+        return json.dumps(head), b"".join(one.upload for one in self.sent)
+
+    @classmethod
+    def unpack(cls, head: Any, body: Any) -> "Reply":
+        """Read head and body; a server trusts nobody."""
+        try:
+            if not isinstance(body, bytes) or len(head) > LONGEST_HEAD:
+                raise ValueError
+            values = json.loads(head)
+            client, done, error = values["client"], values["done"], values["error"]
+            if not (isinstance(client, str) and client.isprintable()):
+                raise ValueError
+            if not 1 <= len(client) <= LONGEST_NAME or not isinstance(done, bool):
+                raise ValueError
+            if not isinstance(error, str) or (error and not error.isidentifier()):
+                raise ValueError
+            sent, at = [], 0
+            for number, loss, size in values["sent"]:
+                if type(number) is not int or type(size) is not int or size < 1 or number < 0:
+                    raise ValueError
+                sent.append(Sent(number, float(loss), body[at : at + size]))
+                at += size
+            if at != len(body):
+                raise ValueError
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise ValueError("the head of a reply is broken") from None
+        return cls(client, tuple(sent), done, error)

@@ -1,0 +1,431 @@
+"""Around the logic of a Flower run: rows, apps, the loop over Flower's grid, folders, commands."""
+
+import json
+import os
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+from rich.console import Console
+from rich.markup import render
+from typer.testing import CliRunner
+
+from fedres.cli.flower import app as commands
+from fedres.data.encoder import Encoder
+from fedres.flower import client_app, launch, server_app
+from fedres.flower.app_folder import digits_settings, read_app, settings_like, write_app
+from fedres.flower.digits import tables
+from fedres.flower.files import locked, read_facts
+from fedres.flower.launch import progress_table, write_report
+from fedres.flower.memory import STATE, Memory
+from fedres.flower.model_folder import write_global
+from fedres.flower.replay import replay
+from fedres.flower.run_folder import CHECKPOINT, read_log
+from fedres.flower.samples import ROWS, labels, open_source
+from fedres.flower.server_state import ServerState
+from fedres.flower.settings import Settings
+from fedres.loading import load
+from fedres.messages import Upload
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_wait():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        patch.setattr(server_app, "PAUSE", 0.0)
+        for name in ("run_id", "node_id", "task_id"):  # as in a process that Flower started
+            patch.setattr(TaskIdentity, f"_{name}", 1)
+        yield
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """A table of two shops, and an app made from it."""
+    rng = np.random.default_rng(0)
+    price, rain = rng.normal(10, 3, 60), rng.random(60)
+    frame = pd.DataFrame({"price": price, "rain": rain, "day": rng.choice(["Mon", "Sun"], 60)})
+    frame["shop"] = np.repeat(["north", "south"], 30)
+    frame["sales"] = 500 + 20 * price - 80 * rain * (frame["shop"] == "south")
+    frame["at"] = rng.permutation(60)
+    frame.to_csv(tmp_path / "shops.csv", index=False)
+    settings = settings_like(
+        tmp_path / "shops.csv", label="sales", client="shop", time="at", local=["rain"]
+    )
+    return replace(settings, batch=10, folder=str(tmp_path / "run"))
+
+
+# Rows
+
+
+def test_rows_of_a_table_are_the_clients_own_in_order_of_time(tmp_path, shop):
+    source = open_source(shop, {"data": str(tmp_path / "shops.csv")}, "south", tmp_path)
+    x_global, x_local, y = source.take(0, 100)
+    frame = pd.read_csv(tmp_path / "shops.csv").query("shop == 'south'").sort_values("at")
+    assert x_global.shape == (30, 4)  # price, rain, Mon, Sun
+    assert x_local.shape == (30, 1)
+    np.testing.assert_allclose(y * shop.label_scale + shop.label_mean, frame["sales"], rtol=1e-5)
+    np.testing.assert_array_equal(source.take(12, 5)[0], x_global[12:17])
+    assert len(source.take(30, 5)[2]) == 0
+
+
+def test_passes_go_round(tmp_path, shop):
+    node = {"data": str(tmp_path / "shops.csv")}
+    whole = open_source(shop, node, "north", tmp_path).take(0, 30)
+    twice = open_source(replace(shop, passes=2), node, "north", tmp_path)
+    np.testing.assert_array_equal(twice.take(25, 10)[2], np.roll(whole[2], 5)[:10])
+    assert len(twice.take(55, 10)[2]) == 5
+    for_ever = open_source(replace(shop, passes=0), node, "north", tmp_path)
+    np.testing.assert_array_equal(for_ever.take(3000, 90)[2], np.tile(whole[2], 3))
+
+
+def test_a_table_is_read_again_only_if_it_changed(tmp_path, shop, monkeypatch):
+    node, table = {"data": str(tmp_path / "shops.csv")}, tmp_path / "shops.csv"
+    first = open_source(shop, node, "north", tmp_path).take(0, 1)[2]
+    made = (tmp_path / ROWS).stat().st_mtime_ns
+    open_source(replace(shop, rounds=3), node, "north", tmp_path)
+    assert (tmp_path / ROWS).stat().st_mtime_ns == made
+    frame = pd.read_csv(table)
+    frame.assign(sales=frame["sales"] + 50).to_csv(table, index=False)
+    assert open_source(shop, node, "north", tmp_path).take(0, 1)[2] > first
+
+
+def test_sparse_rows_survive_the_file(tmp_path):
+    words = [" ".join(map(str, row)) for row in np.arange(3000).reshape(1000, 3)]
+    frame = pd.DataFrame({"word": words, "y": np.tile([0, 1], 500)})
+    frame.to_csv(tmp_path / "words.csv", index=False)
+    settings = settings_like(tmp_path / "words.csv", label="y", local=[])
+    source = open_source(settings, {"data": str(tmp_path / "words.csv")}, "a", tmp_path)
+    x_global, x_local, _ = source.take(10, 7)
+    assert x_local.shape == (7, 0)
+    assert not isinstance(x_global, np.ndarray)
+    assert x_global.sum() == 7
+    assert (x_global.argmax(axis=1) == source.take(0, 1000)[0].argmax(axis=1)[10:17]).all()
+
+
+def test_rows_by_a_function(tmp_path, monkeypatch):
+    module = SimpleNamespace(
+        rows=lambda position: (([k, 1], [2 * k], k % 2) for k in range(position, 8))
+    )
+    monkeypatch.setitem(sys.modules, "my_rows", module)
+    source = open_source(Settings(2, 1), {"data": "my_rows:rows"}, "a", tmp_path)
+    x_global, x_local, y = source.take(5, 10)
+    assert x_global.tolist() == [[5, 1], [6, 1], [7, 1]]
+    assert x_local.tolist() == [[10], [12], [14]]
+    assert y.tolist() == [1, 0, 1]
+    assert [part.shape for part in source.take(8, 10)] == [(0, 2), (0, 1), (0,)]
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        ({}, "has no data"),
+        ({"data": "/no/table.csv"}, "no table /no/table.csv"),
+        ({"data": "no_module:rows"}, "neither a table nor a function"),
+    ],
+)
+def test_bad_data(tmp_path, shop, node, words):
+    with pytest.raises(ValueError, match=words):
+        open_source(shop, node, "north", tmp_path)
+
+
+def test_a_client_that_a_table_does_not_know(tmp_path, shop):
+    with pytest.raises(ValueError, match="no rows of 'west'"):
+        open_source(shop, {"data": str(tmp_path / "shops.csv")}, "west", tmp_path)
+
+
+def test_a_class_that_the_app_does_not_know():
+    with pytest.raises(ValueError, match="'maybe'"):
+        labels(Settings(1, 1, negative="no", positive="yes"), ["yes", "maybe"])
+
+
+# Apps
+
+
+def test_settings_of_an_app_follow_from_the_sample(tmp_path, shop):
+    assert (shop.width_global, shop.width_local, shop.loss) == (4, 1, "squared")
+    frame = pd.read_csv(tmp_path / "shops.csv")
+    assert shop.label_mean == pytest.approx(frame["sales"].mean())
+    scaled = (frame["sales"] - shop.label_mean) / shop.label_scale
+    assert shop.label_low < scaled.min() < scaled.max() < shop.label_high
+    write_app(tmp_path / "app", shop)
+    assert read_app(tmp_path / "app") == shop
+    assert "fedres flower run" in (tmp_path / "app" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("my_app", "letters, digits and hyphens"), ("app", "already")]
+)
+def test_folders_that_cannot_be_apps(tmp_path, name, words):
+    write_app(tmp_path / "app", Settings(1, 1))
+    with pytest.raises(ValueError, match=words):
+        write_app(tmp_path / name, Settings(1, 1))
+
+
+def test_a_folder_without_an_app(tmp_path):
+    with pytest.raises(ValueError, match="fedres flower init"):
+        read_app(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("y", "words"), [(["a", "b", "c"], "two classes"), (["a", "a", "a"], "all labels")]
+)
+def test_samples_with_unfit_labels(tmp_path, y, words):
+    pd.DataFrame({"x": [1, 2, 3], "y": y}).to_csv(tmp_path / "sample.csv", index=False)
+    with pytest.raises(ValueError, match=words):
+        settings_like(tmp_path / "sample.csv", label="y")
+
+
+def test_init_by_command(tmp_path, shop):
+    run = CliRunner().invoke
+    done = run(commands, ["init", str(tmp_path / "digits")])
+    assert done.exit_code == 0, done.output
+    assert read_app(tmp_path / "digits") == digits_settings()
+    command = ["init", str(tmp_path / "shops"), "--like", str(tmp_path / "shops.csv")]
+    options = ["--label", "sales", "--client", "shop", "--time", "at", "--local", "rain"]
+    done = run(commands, command + options)
+    assert done.exit_code == 0, done.output
+    assert replace(read_app(tmp_path / "shops"), batch=10, folder=shop.folder) == shop
+    parts = ["--label", "sales", "--local", "rain,day", "--global", "price"]
+    run(commands, ["init", str(tmp_path / "parts"), *command[2:], *parts])
+    widths = read_app(tmp_path / "parts")
+    assert (widths.width_global, widths.width_local) == (1, 3)
+    run(commands, ["init", str(tmp_path / "own"), "--widths", "10,3"])
+    assert read_app(tmp_path / "own") == Settings(10, 3)
+    assert isinstance(run(commands, command).exception, ValueError)
+    wrong = run(commands, ["init", str(tmp_path / "x"), "--widths", "ten"])
+    assert "two numbers" in str(wrong.exception)
+    neither = run(commands, ["run", str(tmp_path / "digits")])
+    assert "either --superlink NAME or --local N" in str(neither.exception)
+
+
+# Flower's loop, on a grid of this process
+
+
+class FakeGrid:
+    """Nodes that answer in this process, some of them late."""
+
+    def __init__(self, settings, nodes, late=0):
+        self.settings, self.nodes, self.late = settings, nodes, late
+        self.waiting, self.now, self.pushed = {}, 0, 0
+
+    def get_node_ids(self):
+        return list(self.nodes)
+
+    def push_messages(self, messages):
+        ids = []
+        for message in messages:
+            self.pushed += 1
+            ids.append(f"m{self.pushed}")
+            self.waiting[ids[-1]] = (self.now + self.late, message)
+        return ids
+
+    def pull_messages(self, ids):
+        self.now += 1
+        ready = [i for i in ids if self.waiting[i][0] <= self.now]
+        return [self.answer(i, self.waiting.pop(i)[1]) for i in ready]
+
+    def answer(self, id_, message):
+        node = self.nodes[message.metadata.dst_node_id]
+        message.metadata.__dict__["_message_id"] = id_
+        if node == "broken":
+            return Message(Error(code=1, reason="it broke"), reply_to=message)
+        context = Context(1, 1, node, RecordDict(), self.settings.to_config())
+        return client_app.train(message, context)
+
+
+def run_in_process(settings, nodes, late=0):
+    state = ServerState(settings, Path(settings.folder))
+    server_app.serve(FakeGrid(settings, nodes, late), state)
+    state.finish()
+    return state
+
+
+@pytest.mark.parametrize("late", [0, 3])
+def test_a_run_over_a_grid(tmp_path, shop, late):
+    table = str(tmp_path / "shops.csv")
+    nodes = {
+        node: {"data": table, "state": str(tmp_path / "state"), "client": name}
+        for node, name in ((5, "north"), (7, "south"))
+    }
+    nodes[9] = "broken"
+    settings = replace(shop, passes=0, rounds=6)
+    state = run_in_process(settings, nodes, late)
+    assert sorted(state.members) == ["north", "south"]
+    assert state.reason == "rounds"
+    write_global(state.folder / "model", settings, state.global_)
+    frame = pd.read_csv(table)
+    shared = load(state.folder / "model")
+    assert shared.clients_ == []
+    assert shared.predict(frame.drop(columns=["sales", "at"])).shape == (60,)
+    sources = {}
+    for name in ("north", "south"):
+        folder = tmp_path / "state" / name
+        sources[name] = open_source(settings, nodes[5], name, folder)
+        personal = load(folder / "model")
+        own = frame[frame["shop"] == name].drop(columns=["sales", "at"])
+        predicted = personal.predict(own)
+        # Exactly what both models add up to, in units of the label.
+        memory = Memory.load(folder, name, settings)
+        x_global, x_local = Encoder.from_dict(settings.table["encoder"]).transform(own)
+        weights = memory.global_.weights
+        joint = x_global @ weights[:-1] + weights[-1] + memory.local.f(x_local)
+        np.testing.assert_allclose(
+            predicted, joint * settings.label_scale + settings.label_mean, rtol=1e-4
+        )
+    published, _ = replay(settings, read_log(state.folder), sources)
+    np.testing.assert_allclose(published[-1].weights, state.global_.weights, atol=1e-4)
+
+
+def test_what_leaves_a_client_is_uploads_and_nothing_else(tmp_path, shop):
+    node = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north"}
+    state = ServerState(shop, tmp_path / "run")
+    (_, task), _ = state.tasks([1])
+    head, body = task.pack()
+    content = RecordDict({"fedres": ConfigRecord({"head": head, "body": body})})
+    message = Message(content, dst_node_id=1, message_type="train")
+    context = Context(1, 1, node, RecordDict(), shop.to_config())
+    reply = client_app.train(message, context)
+    assert list(reply.content) == ["fedres"]
+    record = reply.content["fedres"]
+    assert set(record) == {"head", "body"}
+    assert set(json.loads(record["head"])) == {"client", "sent", "done", "error"}
+    sent = Upload.unpack(record["body"], shop.width_global)
+    assert len(sent.pack()) == len(record["body"])
+    assert list(context.state) == []
+
+
+def test_words_of_errors_stay_on_the_client(tmp_path, shop, caplog):
+    frame = pd.read_csv(tmp_path / "shops.csv")
+    frame.loc[3, "sales"] = 1e9
+    frame.to_csv(tmp_path / "bad.csv", index=False)
+    node = {"data": str(tmp_path / "bad.csv"), "state": str(tmp_path), "client": "north"}
+    state = run_in_process(replace(shop, refusals=2, seconds=1, passes=0), {1: node})
+    assert state.members["north"].refused == {"error on the client: ValueError": 2}
+    assert state.members["north"].ignored
+    assert not (tmp_path / "north" / STATE).exists()
+
+
+def test_a_node_without_a_state_folder_says_so(tmp_path, shop):
+    with pytest.raises(ValueError, match="no state folder"):
+        client_app.state_folder({}, shop, "north")
+    simulated = replace(shop, data="digits")
+    assert client_app.state_folder({}, simulated, "a/b").name == "a_b"
+    assert client_app.client_name({"partition-id": 3}, 77) == "client-3"
+    assert client_app.client_name({}, 77) == "node-77"
+
+
+def test_digits_as_built_in_data(tmp_path):
+    settings = replace(digits_settings(), rounds=4, folder=str(tmp_path / "run"))
+    nodes = {k: {"partition-id": k, "num-partitions": 3} for k in range(3)}
+    state = run_in_process(settings, nodes)
+    assert sorted(state.members) == ["client-0", "client-1", "client-2"]
+    test = tables(3)[1].test
+    personal = load(tmp_path / "run" / "clients" / "client-1" / "model")
+    assert personal.score(test.drop(columns="label"), test["label"]) > 0.85
+
+
+# Seeing it
+
+
+def test_progress_and_report(tmp_path, shop, monkeypatch):
+    node = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north[/] <1>"}
+    frame = pd.read_csv(tmp_path / "shops.csv").assign(shop="north[/] <1>")
+    frame.to_csv(tmp_path / "shops.csv", index=False)
+    state = run_in_process(shop, {1: node})
+    state.members["north[/] <1>"].refused = {"label": 3}
+    state.finish()
+    table = progress_table(read_facts(state.folder / CHECKPOINT))
+    assert table.row_count == 1
+    Console(quiet=True).print(table)
+    assert [render(cell).plain for cell in table.columns[0].cells] == ["north[/] <1> (done)"]
+    page = write_report(state.folder, shop).read_text()
+    for words in (
+        "no more rows",
+        "north[/] &lt;1&gt;",
+        "<td>label</td><td>3</td>",
+        "Measured delays",
+    ):
+        assert words in page
+    assert "north[/] <1>" not in page
+    assert not re.search(r"(src|href)=.https?:", page)  # it opens without a network
+
+
+class FakeFlwr:
+    def __init__(self, then):
+        self.then, self.stopped = then, []
+
+    def run(self, _app, settings, _options):
+        self.settings = settings
+        return "1"
+
+    def status(self, _run):
+        return self.then(self)
+
+    def log(self, run):
+        return f"ValueError: run {run} out of\ndisk"
+
+    def stop(self, run):
+        self.stopped.append(run)
+
+
+def test_launch_ends_with_the_run(tmp_path, shop, monkeypatch):
+    monkeypatch.setattr(launch, "LOOK", 0.01)
+    monkeypatch.setattr(launch, "ASK", 0.0)
+    write_app(tmp_path / "app", shop)
+
+    def finish(flwr):
+        state = ServerState(
+            Settings.from_config(shop.to_config() | flwr.settings), tmp_path / "run"
+        )
+        state.reason = "rounds"
+        state.finish()
+        return "finished:completed"
+
+    flwr = FakeFlwr(finish)
+    done = launch.launch(flwr, tmp_path / "app", {"rounds": 3})
+    assert done.rounds == flwr.settings["rounds"] == 3
+    with pytest.raises(ValueError, match="go on with --resume"):
+        launch.launch(flwr, tmp_path / "app", {})
+    with pytest.raises(ValueError, match="leave out --resume"):
+        launch.launch(flwr, tmp_path / "app", {"resume": True, "folder": str(tmp_path / "none")})
+
+
+def test_launch_says_why_a_run_failed_and_stops_it_on_ctrl_c(tmp_path, shop, monkeypatch):
+    monkeypatch.setattr(launch, "LOOK", 0.01)
+    monkeypatch.setattr(launch, "ASK", 0.0)
+    write_app(tmp_path / "app", shop)
+    failed = FakeFlwr(lambda _: "finished:failed")
+    with pytest.raises(ValueError, match=r"ended early .*out of disk"):
+        launch.launch(failed, tmp_path / "app", {})
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    flwr = FakeFlwr(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        launch.launch(flwr, tmp_path / "app", {})
+    assert flwr.stopped == ["1"]
+
+
+def test_the_simulation_runtime_needs_data_in_the_app(tmp_path, shop):
+    write_app(tmp_path / "app", shop)
+    with pytest.raises(ValueError, match="set data"):
+        launch.launch_here(tmp_path / "app", {}, nodes=2)
+    with pytest.raises(ValueError, match="at least one node"):
+        launch.launch_here(tmp_path / "app", {}, nodes=0)
+
+
+def test_one_process_at_a_time_in_a_folder(tmp_path):
+    with locked(tmp_path):
+        second = locked(tmp_path, patience=0)
+        with pytest.raises(ValueError, match="another process"):
+            second.__enter__()
+    with locked(tmp_path, patience=0):
+        pass

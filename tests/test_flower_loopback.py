@@ -1,0 +1,201 @@
+"""Real superlinks and nodes, on this machine alone."""
+
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from fedres.flower.app_folder import settings_like, write_app
+from fedres.flower.client_app import state_folder
+from fedres.flower.cluster import Cluster, Tls
+from fedres.flower.files import read_facts
+from fedres.flower.launch import launch, launch_here, write_report
+from fedres.flower.memory import STATE, Memory
+from fedres.flower.replay import replay, unused
+from fedres.flower.run_folder import CHECKPOINT, read_log
+from fedres.flower.samples import ROWS, StoredSource
+from fedres.loading import load
+
+PATIENCE = 400.0  # seconds: generous, as other work may keep the machine busy
+QUIET = Console(quiet=True)
+
+
+def make_app(folder, **changes):
+    """An app for made-up clinics, and a table for each of three."""
+    rng = np.random.default_rng(0)
+    for clinic in range(3):
+        age, dose = rng.normal(50, 20, 300), rng.normal(size=300)
+        frame = pd.DataFrame(
+            {"age": age.round(1), "dose": dose, "ward": rng.choice(["a", "b"], 300)}
+        )
+        score = (age - 50) / 20 + (clinic - 1) * dose + 0.1 * rng.normal(size=300)
+        frame["ill"] = np.where(score > 0, "yes", "no")
+        frame.to_csv(folder / f"clinic-{clinic}.csv", index=False)
+    settings = settings_like(folder / "clinic-0.csv", label="ill", local=["dose"], global_=["*"])
+    settings = replace(
+        settings, batch=20, passes=0, folder=str(folder / "run"), **{"rounds": 4} | changes
+    )
+    write_app(folder / "app", settings)
+    return settings
+
+
+def node(folder, clinic):
+    return {
+        "client": f"clinic-{clinic}",
+        "data": str(folder / f"clinic-{clinic}.csv"),
+        "state": str(folder / "state"),
+        "delay": 2.0 if clinic == 2 else 0.0,
+    }
+
+
+def state_of(folder, settings, clinic):
+    return state_folder(node(folder, clinic), settings, f"clinic-{clinic}")
+
+
+def until(condition, what):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.2)
+
+
+def applied(folder, clinic):
+    path = folder / "run" / CHECKPOINT
+    members = read_facts(path)["members"] if path.exists() else {}
+    return members.get(f"clinic-{clinic}", {"applied": 0})["applied"]
+
+
+def test_killed_nodes_and_a_killed_server_lose_nothing_and_count_nothing_twice(tmp_path):
+    settings = make_app(tmp_path, rounds=99)
+    with Cluster(tmp_path / "cluster") as cluster:
+        for clinic in range(3):
+            cluster.start_node(f"clinic-{clinic}", node(tmp_path, clinic))
+        cluster.flwr.run(tmp_path / "app", {"folder": str(tmp_path / "run")})
+        until(lambda: applied(tmp_path, 1) >= 1, "an upload of clinic-1")
+
+        cluster.kill("clinic-1")
+        before = Memory.load(state_of(tmp_path, settings, 1), "clinic-1", settings)
+        cluster.start_node("clinic-1", node(tmp_path, 1))
+        until(lambda: applied(tmp_path, 1) > before.next, "clinic-1 after its restart")
+        after = Memory.load(state_of(tmp_path, settings, 1), "clinic-1", settings)
+        assert after.session == before.session
+        assert after.position == 20 * after.next > before.position
+
+        cluster.kill("superlink")
+        used = read_facts(tmp_path / "run" / CHECKPOINT)["version"]
+        cluster.start_superlink()
+        launch(cluster.flwr, tmp_path / "app", {"resume": True, "rounds": 5}, console=QUIET)
+
+    facts, lines = read_facts(tmp_path / "run" / CHECKPOINT), read_log(tmp_path / "run")
+    assert facts["reason"] == "rounds"
+    assert facts["version"] == len(lines) > used
+    pairs = [(line["client"], line["number"]) for line in lines]
+    assert len(set(pairs)) == len(pairs)
+    assert all(member["refused"] == {} for member in facts["members"].values())
+
+    sources, memories = {}, {}
+    for clinic in range(3):
+        name, state = f"clinic-{clinic}", state_of(tmp_path, settings, clinic)
+        memory = memories[name] = Memory.load(state, name, settings)
+        sources[name] = StoredSource(settings, state / ROWS)
+        mine = {number for client, number in pairs if client == name}
+        assert set(range(memory.next)) - mine <= set(memory.outbox)
+        assert facts["members"][name]["confirmed"] == len(mine)
+        lines += [o for o in unused(memory, settings) if (name, o["number"]) not in set(pairs)]
+    # The same rows, in the same order and as late, through the reference objects.
+    published, clients = replay(settings, lines, sources)
+    model = load(tmp_path / "run" / "model")
+    np.testing.assert_allclose(
+        published[facts["version"]].weights[:-1], model.global_model_.weights, atol=1e-3
+    )
+    for name, memory in memories.items():
+        np.testing.assert_allclose(clients[name].local.weights, memory.local.weights, atol=1e-3)
+    late = {
+        name: np.mean([line["lag"] for line in lines if line["client"] == name and "lag" in line])
+        for name in memories
+    }
+    assert late["clinic-2"] > late["clinic-0"]
+
+    # What is left behind predicts without any server.
+    table = pd.read_csv(tmp_path / "clinic-0.csv")
+    personal = load(state_of(tmp_path, settings, 0) / "model")
+    assert personal.clients_ == ["clinic-0"]
+    assert model.clients_ == []
+    assert personal.score(table.drop(columns="ill"), table["ill"]) > 0.9
+    page = write_report(tmp_path / "run", settings).read_text()
+    assert "clinic-2" in page
+    assert "Measured delays" in page
+
+
+def test_tls_and_keys_admit_only_registered_nodes(tmp_path):
+    make_app(tmp_path, rounds=1)
+    tls = certificate(tmp_path)
+    for name in ("known", "stranger"):
+        command = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f"]
+        subprocess.run([*command, str(tmp_path / name)], check=True)
+    with Cluster(tmp_path / "cluster", tls=tls) as cluster:
+        cluster.flwr.call("supernode", "register", str(tmp_path / "known.pub"), cluster.NAME)
+        cluster.start_node("clinic-0", node(tmp_path, 0), key=tmp_path / "known")
+        cluster.start_node("clinic-1", node(tmp_path, 1), key=tmp_path / "stranger")
+        launch(cluster.flwr, tmp_path / "app", {"folder": str(tmp_path / "run")}, console=QUIET)
+        until(lambda: cluster.processes["clinic-1"].poll() is not None, "the stranger's end")
+    refusal = (tmp_path / "cluster" / "clinic-1.log").read_text(errors="replace")
+    assert "Failed to activate SuperNode" in refusal
+    assert list(read_facts(tmp_path / "run" / CHECKPOINT)["members"]) == ["clinic-0"]
+    assert not (tmp_path / "state" / "clinic-1" / STATE).exists()
+
+
+def certificate(folder):
+    """As docs/deployment.md makes one."""
+    script = """
+    openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj "/CN=fedres CA" \
+      -keyout ca.key -out ca.crt
+    openssl req -newkey rsa:2048 -nodes -subj "/CN=localhost" -keyout server.key -out server.csr
+    printf "subjectAltName=DNS:localhost,IP:127.0.0.1" > server.ext
+    openssl x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 1 \
+      -extfile server.ext -out server.pem
+    """
+    subprocess.run(["sh", "-e", "-c", script], cwd=folder, check=True, capture_output=True)
+    return Tls(folder / "ca.crt", folder / "server.pem", folder / "server.key")
+
+
+def test_the_simulation_runtime_runs_the_same_app(tmp_path):
+    settings = make_app(tmp_path)
+    tables = {f"client-{k}": pd.read_csv(tmp_path / f"clinic-{k}.csv") for k in range(3)}
+    frames = [table.assign(clinic=name) for name, table in tables.items()]
+    pd.concat(frames).to_csv(tmp_path / "all.csv", index=False)
+    app = tmp_path / "app-here"
+    write_app(app, replace(settings, data=str(tmp_path / "all.csv"), client_column="clinic"))
+    launch_here(app, {"folder": str(tmp_path / "here"), "rounds": 2}, nodes=3)
+    members = read_facts(tmp_path / "here" / CHECKPOINT)["members"]
+    assert sorted(members) == ["client-0", "client-1", "client-2"]
+    assert all(member["applied"] and not member["refused"] for member in members.values())
+
+
+def test_processes_are_stopped_whatever_happens(tmp_path):
+    with pytest.raises(KeyboardInterrupt), Cluster(tmp_path / "cluster") as cluster:  # noqa: PT012
+        cluster.start_node("clinic-0", {})
+        raise KeyboardInterrupt
+    assert cluster.processes == {}
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays(tmp_path):
+    """No process of Flower's, nor one that those started, outlives a test."""
+    yield
+    until(lambda: not processes_of(tmp_path), "processes to end")
+
+
+def processes_of(folder):
+    found = []
+    for process in Path("/proc").iterdir():
+        with suppress(OSError):
+            if str(folder).encode() in (process / "environ").read_bytes():
+                found.append(process.name)
+    return found
