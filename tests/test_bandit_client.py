@@ -156,7 +156,9 @@ def test_the_readme_example():
 
 
 def test_learning_worked_by_hand():
-    client, server = BanditClient(Greedy(), features_local=1, seed=0), BanditServer(1)
+    half = Adaptive(0.5, clip=False)
+    client = BanditClient(Greedy(), features_local=1, seed=0, step=half)
+    server = BanditServer(1, step=half)
     decision = client.choose([[2.0]], [[1.0]])
     client.reward(decision.id, 1.0)
     # slope -2, and the first adaptive step is eta whatever the gradient
@@ -210,7 +212,8 @@ def test_without_a_global_model_nothing_is_sent():
 
 
 def test_without_a_local_model_the_server_learns_alone():
-    client, server = BanditClient(Greedy(), features_local=0), BanditServer(1)
+    client = BanditClient(Greedy(), features_local=0)
+    server = BanditServer(1, step=Adaptive(0.5, clip=False))
     client.reward(client.choose([[1.0]]).id, 1.0)
     (upload,) = client.uploads()
     server.apply(upload)

@@ -32,7 +32,7 @@ from fedres.types import F32
 LearnFrom = Literal["all", "exploration"]
 
 # Rewards are often all 0 or all 1 for long: clipped to those, predictions would hide errors.
-STEP = Adaptive(0.5, clip=False)
+STEP = Adaptive(0.1, clip=False)
 
 
 class Counts(NamedTuple):
@@ -64,7 +64,7 @@ class BanditClient:
     learn_from
         "all" decisions, or only those of pure "exploration" as in the paper.
     step
-        How models move; the server's must be the same.
+        How the local model moves.
     wait
         For how many further decisions of this client one waits for its reward. None: as long as
         there is room.
@@ -240,7 +240,7 @@ class BanditServer(sgd.Server):
     features_global
         Number of global features.
     step
-        How the global model moves; the clients' must be the same.
+        How the global model moves.
     """
 
     def __init__(self, features_global: int, step: Step = STEP) -> None:

@@ -104,7 +104,7 @@ def simulate_bandit(
     rounds: int,
     delay: int | Delay = 0,
     reward_delay: Lag = 0,
-    step: Step = Adaptive(0.5, clip=False),
+    step: Step = Adaptive(0.1, clip=False),
     local_step: Step | None = None,
     constant: bool = False,
     learn_from: Literal["all", "exploration"] = "all",
