@@ -15,7 +15,7 @@ from scipy import linalg, sparse
 
 from fedres.bandits.policies import Policy
 from fedres.data.dataset import Dataset, load
-from fedres.data.views import View, as_matrix, matrix_view
+from fedres.data.views import View, as_matrix, beside, matrix_view
 from fedres.simulation.settings import choose
 from fedres.types import F32, F64, I32, I64, Matrix
 
@@ -305,9 +305,7 @@ class Catalogue(Environment):
     @cached_property
     def x_all(self) -> Matrix:
         """Both views side by side."""
-        if isinstance(self.x_global, np.ndarray) and isinstance(self.x_local, np.ndarray):
-            return np.hstack([self.x_global, self.x_local])
-        return sparse.csr_array(sparse.hstack([self.x_global, self.x_local], format="csr"))
+        return beside(self.x_global, self.x_local)
 
     @cached_property
     def mean(self) -> F32:

@@ -25,6 +25,7 @@ from fedres.bandits.client import STEP, BanditServer
 from fedres.bandits.decisions import joint_scores
 from fedres.bandits.logs import Event, read_events
 from fedres.bandits.policies import Policy
+from fedres.data.views import beside
 from fedres.intervals import Interval, interval
 from fedres.steps import Step
 from fedres.types import F32, F64, Matrix
@@ -87,7 +88,7 @@ def estimate(events: Iterable[Event], target: Target) -> Evaluation:
             left_out += 1
             continue
         wanted = _probabilities(target, event)
-        contexts = _side_by_side(event.contexts_global, event.contexts_local)
+        contexts = beside(event.contexts_global, event.contexts_local)
         weights.append(wanted[event.action] / event.probability)
         rewards.append(event.reward)
         chosen.append(contexts[event.action : event.action + 1])
@@ -192,7 +193,7 @@ class ReplayLearner:
         if self.method == "central":
             return x_global, nothing
         if self.method == "independent":
-            return nothing, _side_by_side(x_global, x_local)
+            return nothing, beside(x_global, x_local)
         return x_global, x_local
 
 
@@ -245,12 +246,6 @@ def _predict_rewards(chosen: Any, expected: Any, rewards: F64) -> tuple[F64, F64
         for row, x in enumerate((chosen, expected)):
             predicted[row, half == one] = model.predict(x[half == one])
     return predicted[0], predicted[1]
-
-
-def _side_by_side(x_global: Matrix, x_local: Matrix) -> Matrix:
-    if isinstance(x_global, np.ndarray) and isinstance(x_local, np.ndarray):
-        return np.hstack([x_global, x_local])
-    return sparse.csr_array(sparse.hstack([x_global, x_local], format="csr"))
 
 
 def _mean_row(contexts: Matrix, probabilities: F64) -> Matrix:

@@ -12,28 +12,14 @@ Indices: `n` a round, from 0; `s` the round of a decision whose reward or upload
 a client; `a` an action; `at` where a block begins in the weights.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from fedres.bandits.policies import EpsilonGreedy, Greedy, Policy, Softmax, SquareCB
 from fedres.data.views import View
+from fedres.simulation.kernels import U, _compile, _inline
 from fedres.types import F32, F64, I32, I64
-
-# As in `fedres.simulation.kernels`. Its helpers are not imported: numba's disk cache watches only
-# the file of the function that is called.
-_options: Any = {
-    "cache": True,
-    "nogil": True,
-    "error_model": "numpy",
-    "fastmath": {"reassoc", "contract", "nsz", "arcp"},
-    "_nrt": False,
-}
-_compile: Any = njit(**_options)
-_inline: Any = njit(inline="always", **_options)
-
-U = np.uint64
 
 # What a number is drawn for. Those of ITEM, ITEM + 1, ... choose what is offered.
 REWARD_LAG, UP, DOWN, REWARD, EXPLORE, ACTION, COUNT, ITEM = range(8)

@@ -87,16 +87,17 @@ def side_by_side(left: View, right: View, columns: I64 | None, row_start: I64) -
     """Both views as one; of the right one only these columns, if given."""
     a, b = whole(left), whole(right)
     if a is not None and b is not None:
-        return matrix_view(_beside(a, b, columns), row_start)
+        return matrix_view(beside(a, b, columns), row_start)
     return block_view(
         [
-            _beside(client_rows(left, row_start, i), client_rows(right, row_start, i), columns)
+            beside(client_rows(left, row_start, i), client_rows(right, row_start, i), columns)
             for i in range(len(row_start) - 1)
         ]
     )
 
 
-def _beside(a: Matrix, b: Matrix, columns: I64 | None) -> Matrix:
+def beside(a: Matrix, b: Matrix, columns: I64 | None = None) -> Matrix:
+    """Two matrices side by side; of the right one only these columns, if given."""
     b = b if columns is None else b[:, columns]
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return np.hstack([a, b])
