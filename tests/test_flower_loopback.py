@@ -1,5 +1,6 @@
 """Real superlinks and nodes, on this machine alone."""
 
+import shutil
 import subprocess
 import time
 from contextlib import suppress
@@ -133,6 +134,10 @@ def test_killed_nodes_and_a_killed_server_lose_nothing_and_count_nothing_twice(t
     assert "Measured delays" in page
 
 
+@pytest.mark.skipif(
+    not (shutil.which("openssl") and shutil.which("ssh-keygen")),
+    reason="openssl and ssh-keygen make the certificates and keys",
+)
 def test_tls_and_keys_admit_only_registered_nodes(tmp_path):
     make_app(tmp_path, rounds=1)
     tls = certificate(tmp_path)
