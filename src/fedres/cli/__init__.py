@@ -40,5 +40,11 @@ def main() -> None:
     try:
         app()
     except (ValueError, OSError) as error:
-        print(f"fedres: {error}", file=sys.stderr)
+        print(f"fedres: {_words(error)}", file=sys.stderr)
         sys.exit(2)
+
+
+def _words(error: ValueError | OSError) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.strerror}: {error.filename}"
+    return str(error)
