@@ -1,5 +1,6 @@
 """Kinds of columns, and the features that their values become."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -97,20 +98,20 @@ class Number:
         return [0], [z]
 
 
-class Category:
+class Category(ABC):
     """A column of categories, none, one or several in a row: each is a feature that is 1."""
 
     name: str
     missing: bool
 
     @property
+    @abstractmethod
     def size(self) -> int:
         """The number of features that stand for categories."""
-        raise NotImplementedError
 
+    @abstractmethod
     def find(self, category: str) -> int | None:
         """The feature of a category, or None if it has none."""
-        raise NotImplementedError
 
     @property
     def width(self) -> int:

@@ -1,6 +1,7 @@
 """What both estimators share: from tables and dicts to models, and back to scores."""
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,7 +30,7 @@ Solver = Literal["sgd", "erm"]
 Views = TypeVar("Views", bound=tuple[Matrix | SparseRow, Matrix | SparseRow])
 
 
-class FedResEstimator(BaseEstimator):  # type: ignore[misc]
+class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """The common part of `FedResRegressor` and `FedResClassifier`."""
 
     _loss: ClassVar[str]
@@ -129,11 +130,11 @@ class FedResEstimator(BaseEstimator):  # type: ignore[misc]
 
     # What the two kinds of labels differ in.
 
-    def _check_labels(self, y: Any) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def _check_labels(self, y: Any) -> Any: ...
 
-    def _learn_labels(self, y: Any, classes: Any) -> Labels:
-        raise NotImplementedError
+    @abstractmethod
+    def _learn_labels(self, y: Any, classes: Any) -> Labels: ...
 
     # Tables.
 

@@ -1,5 +1,6 @@
 """Single rows as dicts, river's convention: `learn_one` and `predict_one`."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -86,13 +87,13 @@ class OnlineEstimator(FedResEstimator):
         id_ = None if self.client is None else x.get(self.client)
         return features, None if id_ is None else plain_id(id_)
 
+    @abstractmethod
     def _check_label(self, y: Any) -> NDArray[Any]:
         """An array of one label."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _no_labels(self) -> Labels:
         """Labels of which none was seen yet."""
-        raise NotImplementedError
 
 
 def _names(names: Names) -> list[str] | None:
