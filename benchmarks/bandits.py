@@ -7,14 +7,19 @@ All learners meet the same decisions and the same rewards. Vowpal Wabbit (`--cb_
 as one learner for all clients and as one learner a client; both see the features of both views.
 It is given every example parsed beforehand: only prediction, choice and learning are timed.
 
-Step sizes are never chosen on the seeds that are reported. "Tuned": each learner has three choices,
-the one with the most reward on two other seeds of the same workload and policy is taken. "As they
-come": Vowpal Wabbit's default, and for fedres one setting for everything, found on other data sets
-(satimage, texture, usps; contexts with a norm of about 1).
+Nothing is chosen on the seeds that are reported. "Tuned": each learner has three choices, the one
+with the most reward on two other seeds of the same workload and policy is taken. "As they come":
+Vowpal Wabbit's default, and for fedres one setting for everything (contexts with a norm of about 1).
+
+The two were not given the same effort. Of Vowpal Wabbit only the learning rate was tried, from 0.05
+to 32. What fedres does here (step sizes, clipped predictions, no constant, gamma) was settled after
+scans of some dozens of settings, on seeds 100 to 105 of these data sets and of satimage, texture
+and usps; tuning uses two of those seeds again.
 
 Inverse-gap weighting sharpens with the decisions that a learner has seen. Vowpal Wabbit counts them
 itself; a client of fedres counts only its own, so where it shares a model with P - 1 others its
-gamma is sqrt(P) times as large.
+gamma is sqrt(P) times as large. That was settled after gamma = 10 had earned less than Vowpal
+Wabbit's one learner in such scans, where clients are alike.
 """
 
 from functools import cache, partial
