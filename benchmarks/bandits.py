@@ -9,7 +9,7 @@ It is given every example parsed beforehand: only prediction, choice and learnin
 
 Nothing is chosen on the seeds that are reported. "Tuned": each learner has three choices, the one
 with the most reward on two other seeds of the same workload and policy is taken. "As they come":
-Vowpal Wabbit's default, and for fedres one setting for everything (contexts with a norm of about 1).
+Vowpal Wabbit's default, and for fedres one setting for everything (contexts of norm about 1).
 
 The two were not given the same effort. Of Vowpal Wabbit only the learning rate was tried, from 0.05
 to 32. What fedres does here (step sizes, clipped predictions, no constant, gamma) was settled after
