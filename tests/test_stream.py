@@ -9,7 +9,8 @@ from scipy.sparse import csr_array
 import fedres
 from fedres.algorithms.sgd import Client, Rule, Server
 from fedres.losses import find_loss
-from fedres.simulation.stream import OnlineModels, Settings, Slots
+from fedres.simulation.slots import Slots
+from fedres.simulation.stream import OnlineModels, Settings
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
