@@ -16,6 +16,20 @@ class Interval(NamedTuple):
     def __str__(self) -> str:
         return f"{self.mean:.3f} ± {self.half:.3f}"
 
+    def in_words(self, more: str, less: str) -> str:
+        """Of a difference: which of the two words it bears out, if any.
+
+        Examples
+        --------
+        >>> Interval(0.02, 0.03).in_words("beats", "loses to")
+        'is within noise of'
+        """
+        if np.isnan(self.half):
+            return "over one seed differs from"
+        if abs(self.mean) <= self.half:
+            return "is within noise of"
+        return more if self.mean > 0 else less
+
 
 def interval(values: ArrayLike) -> Interval:
     """Student's 95% interval of a mean.

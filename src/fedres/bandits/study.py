@@ -117,12 +117,7 @@ class Study:
         parts = []
         for method in ("independent", "central"):
             gain = self.gain_over(policy, method)
-            if np.isnan(gain.half):
-                relation = "over one seed differs from"
-            elif abs(gain.mean) <= gain.half:
-                relation = "is within noise of"
-            else:
-                relation = "earns more than" if gain.mean > 0 else "earns less than"
+            relation = gain.in_words("earns more than", "earns less than")
             parts.append(f"{relation} {method} ({gain.mean:+.3f} ± {gain.half:.3f} a decision)")
         return (
             f"On {self.data}, FedRes {' and '.join(parts)}, all with {policy}, the policy that "

@@ -51,12 +51,7 @@ class Comparison:
         parts = []
         for method in ("independent", "central"):
             gain = self.gain_over(method)
-            if np.isnan(gain.half):
-                relation = "over one seed differs by"
-            elif abs(gain.mean) <= gain.half:
-                relation = "is within noise of"
-            else:
-                relation = "beats" if gain.mean > 0 else "loses to"
+            relation = gain.in_words("beats", "loses to")
             points = f"{100 * gain.mean:+.1f} ± {100 * gain.half:.1f} points"
             parts.append(f"{relation} {method} ({points})")
         return f"On {self.data}, FedRes {' and '.join(parts)}."
