@@ -28,9 +28,9 @@ from rich.table import Table
 from sklearn.linear_model import LogisticRegression
 
 import fedres
-from fedres.algorithms.joint import Samples, best_pair
-from fedres.intervals import interval
-from fedres.losses import LOGISTIC
+from fedres.core.best_pair import Samples, best_pair
+from fedres.core.losses import LOGISTIC
+from fedres.simulation.intervals import interval
 from fedres.simulation.parallel import map_in_order
 
 SETS = ("letter", "pendigits", "shuttle", "covtype", "mnist", "satimage", "sensorless", "usps")

@@ -36,7 +36,7 @@ import fedres
 from fedres.bandits import Catalogue, EpsilonGreedy, Multiclass, SquareCB, simulate_bandit
 from fedres.bandits.kernels import ACTION, uniform
 from fedres.bandits.policies import pick
-from fedres.intervals import interval
+from fedres.simulation.intervals import interval
 from fedres.simulation.parallel import map_in_order
 
 CLIENTS, ROUNDS = 20, 200

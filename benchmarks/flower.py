@@ -176,9 +176,9 @@ def main():
 def measure(folder, batch):
     from dataclasses import replace
 
+    from fedres.core.messages import upload_bytes
     from fedres.flower.app_folder import settings_like
-    from fedres.flower.cluster import Cluster
-    from fedres.messages import upload_bytes
+    from fedres.flower.local_cluster import Cluster
 
     write_table(folder / "rows.csv")
     columns = [f"x{j}" for j in range(2 * WIDTH)]

@@ -71,7 +71,7 @@ def vw_rate(federation):
     """Two learns a client-round, examples parsed beforehand."""
     from vowpalwabbit import Workspace
 
-    from fedres.data.views import client_rows
+    from fedres.core.views import client_rows
 
     server = Workspace("--adaptive -l 0.5 --quiet")
     locals_ = [Workspace("--adaptive -l 0.5 --quiet") for _ in range(CLIENTS)]
@@ -224,8 +224,8 @@ def against_size():
 
 def against_rounds():
     """What a round of ERM costs late in a run, beside an early one: client and server objects."""
-    from fedres.algorithms.erm import Client, Server
-    from fedres.algorithms.sgd import Rule
+    from fedres.core.erm import Client, Server
+    from fedres.core.sgd import Rule
 
     rng = np.random.default_rng(0)
     rule = Rule(radius=10.0)

@@ -20,7 +20,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fedres import storage
+from fedres.tables import storage
 
 CLIENTS = 1_000_000
 READS = 1000

@@ -12,9 +12,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fedres.data.encoder import Encoder
-from fedres.estimators import FedResRegressor
-from fedres.simulation.stream import OnlineModels, Settings
+from fedres import FedResRegressor
+from fedres.tables.encoder import Encoder
+from fedres.tables.online_models import OnlineModels, Settings
 
 ROWS, CLIENTS, ITEMS, GENRES = 100_000, 1_000, 1_700, 20
 FOR_VW = 5_000  # rows: an example that VW has parsed takes tens of kilobytes

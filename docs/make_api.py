@@ -10,12 +10,12 @@ MODULES = {  # a title, and where not all names are for users, those that are
     "fedres": ("Simulation, data, estimators", None),
     "fedres.bandits": ("Contextual bandits", None),
     "fedres.learners": ("Local models of any kind", None),
-    "fedres.algorithms.sgd": ("FedRes.SGD as objects", ("Client", "Rule", "Server")),
-    "fedres.algorithms.erm": ("FedRes.ERM as objects", ("Client", "Server")),
-    "fedres.algorithms.joint": ("The best pair, offline", ("JointFit", "Samples", "best_pair")),
-    "fedres.messages": ("What travels", ("GlobalModel", "Upload")),
-    "fedres.storage": ("Models on disk", ("Stored", "open_folder", "write")),
-    "fedres.theory": (
+    "fedres.core.sgd": ("FedRes.SGD as objects", ("Client", "Rule", "Server")),
+    "fedres.core.erm": ("FedRes.ERM as objects", ("Client", "Server")),
+    "fedres.core.best_pair": ("The best pair, offline", ("JointFit", "Samples", "best_pair")),
+    "fedres.core.messages": ("What travels", ("GlobalModel", "Upload")),
+    "fedres.tables.storage": ("Models on disk", ("Stored", "open_folder", "write")),
+    "fedres.core.theory": (
         "Bounds of the paper",
         ("bandit_bound", "erm_bound", "explore_every", "sgd_bound", "sgd_step_size"),
     ),

@@ -10,9 +10,9 @@ import numpy as np
 from river.tree import HoeffdingTreeRegressor
 
 import fedres
-from fedres.algorithms.sgd import Rule
-from fedres.intervals import interval
+from fedres.core.sgd import Rule
 from fedres.learners import LinearLearner, LocalLearner, RiverLearner, play
+from fedres.simulation.intervals import interval
 
 SHARED, OWN = 10, 3
 RULE = Rule()

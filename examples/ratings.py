@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 
 from sklearn.metrics import root_mean_squared_error
 
-from fedres.data.ratings import generate
-from fedres.estimators import FedResRegressor
-from fedres.loading import load
-from fedres.verdict import judge
+from fedres import FedResRegressor
+from fedres.tables.judging import judge
+from fedres.tables.loading import load
+from fedres.tables.ratings import generate
 
 
 def main(users: int = 300, items: int = 400, rows: int = 20_000) -> dict[str, float]:

@@ -24,7 +24,7 @@ from fedres.bandits import (
     SquareCB,
     evaluate_log,
 )
-from fedres.steps import Adaptive
+from fedres.core.steps import Adaptive
 
 LATE = 5  # rounds that clicks come late
 LOST = 0.02  # of the clicks that never come

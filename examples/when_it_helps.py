@@ -15,8 +15,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import fedres
-from fedres.intervals import band, interval
-from fedres.report.words import COLOURS, NAMES
+from fedres.report.names import COLOURS, NAMES
+from fedres.simulation.intervals import band, interval
 
 CLIENTS, FEATURES, NOISE, TEST_ROWS = 50, 10, 0.5, 100
 ETAS = (0.02, 0.05, 0.1, 0.2, 0.5)

@@ -17,7 +17,7 @@ if SHARED.is_dir():
 # numba notices a change only in the file of the function that is called, not in those it imports.
 PACKAGE = Path(fedres.__file__).parent
 for index in PACKAGE.rglob("__pycache__/*.nbi"):
-    if index.stat().st_mtime < (PACKAGE / "simulation" / "kernels.py").stat().st_mtime:
+    if index.stat().st_mtime < (PACKAGE / "core" / "kernels.py").stat().st_mtime:
         index.unlink(missing_ok=True)
 
 

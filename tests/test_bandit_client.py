@@ -4,11 +4,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from scipy import sparse
 
-from fedres.algorithms import sgd
 from fedres.bandits import BanditClient, BanditServer, EpsilonGreedy, Greedy, Softmax, SquareCB
 from fedres.bandits.client import STEP
-from fedres.messages import GlobalModel
-from fedres.steps import Adaptive
+from fedres.core import sgd
+from fedres.core.messages import GlobalModel
+from fedres.core.steps import Adaptive
 
 
 def contexts_of(rng, actions=3, width_global=2, width_local=2):

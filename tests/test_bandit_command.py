@@ -7,12 +7,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from fedres.bandits.by_name import LOGGER, POLICIES, choose_policies, environments
 from fedres.bandits.environments import METHODS
 from fedres.bandits.estimates import ReplayLearner
 from fedres.bandits.logs import read_events
-from fedres.bandits.named import LOGGER, POLICIES, choose_policies, environments
 from fedres.bandits.policies import EpsilonGreedy
-from fedres.bandits.recording import events_of
+from fedres.bandits.run_log import events_of
 from fedres.bandits.simulator import simulate_bandit
 from fedres.bandits.study import Outcome, Steps, Study, study
 from fedres.cli.bandit import bandit
@@ -83,7 +83,7 @@ def test_numbers_are_those_of_the_simulator_whatever_the_cores():
     again = study("synthetic", ["squarecb"], cores=2, **size)
     assert found.to_dict() == again.to_dict()
     outcome = found.outcomes["squarecb", "independent"]
-    from fedres.steps import Adaptive
+    from fedres.core.steps import Adaptive
 
     alone = simulate_bandit(
         environments("synthetic", differ=True)(4, 1), POLICIES["squarecb"], "independent",

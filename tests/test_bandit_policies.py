@@ -6,7 +6,7 @@ from scipy.stats import chisquare
 
 from fedres.bandits import BanditClient, EpsilonGreedy, Greedy, Softmax, SquareCB
 from fedres.bandits.policies import pick
-from fedres.messages import GlobalModel
+from fedres.core.messages import GlobalModel
 
 POLICIES = [
     Greedy(),

@@ -24,9 +24,9 @@ from fedres.bandits.decisions import joint_scores
 from fedres.bandits.estimates import estimate, joint_policy
 from fedres.bandits.kernels import ACTION, DOWN, EXPLORE, REWARD_LAG, UP, draw_lag, uniform
 from fedres.bandits.simulator import lags
-from fedres.data import Dataset
-from fedres.delays import as_delay
-from fedres.intervals import interval
+from fedres.core.delays import as_delay
+from fedres.simulation.dataset import Dataset
+from fedres.simulation.intervals import interval
 
 CLOSE = 1e-4
 CLIENTS = 3
@@ -369,8 +369,8 @@ def test_events_need_kept_decisions():
 
 
 def test_the_best_pair_of_classes_is_that_of_the_joint_fit():
-    from fedres.algorithms.joint import Samples, best_pair
     from fedres.bandits.environments import RIDGE
+    from fedres.core.best_pair import Samples, best_pair
 
     world = Multiclass.deal("digits", clients=3, classes=4, permute=0.5, views="halves", seed=1)
     rows = [

@@ -12,8 +12,10 @@ from sklearn.datasets import dump_svmlight_file
 from typer.testing import CliRunner
 
 from fedres.cli import app
-from fedres.data import files, load, sets
-from fedres.data.sets import SETS, Known, Source
+from fedres.simulation import data_files as files
+from fedres.simulation import known_sets as sets
+from fedres.simulation.dataset import load
+from fedres.simulation.known_sets import SETS, Known, Source
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 TEXT = "3 1:0.5 3:-1\n1 2:0.25\n3 1:1 2:2 3:3\n"

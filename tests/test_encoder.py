@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from fedres.data.columns import Hashed, Number, OneHot, Scaled
-from fedres.data.encoder import Encoder
+from fedres.tables.columns import Hashed, Number, OneHot, Scaled
+from fedres.tables.encoder import Encoder
 
 FILMS = pd.DataFrame(
     {

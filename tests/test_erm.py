@@ -8,10 +8,10 @@ from scipy.optimize import minimize
 
 import fedres
 from conftest import random_federation
-from fedres.data.views import whole
-from fedres.losses import LOGISTIC
+from fedres.core.losses import LOGISTIC
+from fedres.core.solvers import least_squares_in_ball, minimise_in_ball
+from fedres.core.views import whole
 from fedres.simulation.erm_kernels import solve_in_ball
-from fedres.solvers import least_squares_in_ball, minimise_in_ball
 
 METHODS = ["fedres-erm", "fictitious-play"]
 CLOSE = 1e-4
@@ -77,7 +77,7 @@ def test_initial_weights_and_the_path(method):
 
 
 def _first_row(federation):
-    from fedres.simulation.kernels import shuffle_rows
+    from fedres.core.kernels import shuffle_rows
 
     order = np.arange(federation.train.counts[0], dtype=np.int32)
     shuffle_rows(order, 0, len(order), 0, 0, 0)

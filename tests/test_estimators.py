@@ -13,9 +13,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fedres.estimators import FedResClassifier, FedResRegressor
-from fedres.estimators.choice import hold_out
-from fedres.estimators.clients import Clients
+from fedres import FedResClassifier, FedResRegressor
+from fedres.tables.client_ids import Clients
+from fedres.tables.sgd_tuning import hold_out
 
 ROW_BY_ROW = dict.fromkeys(
     (

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fedres
-from fedres.algorithms.baselines import CentralClient, Independent
-from fedres.algorithms.sgd import Client, Rule, Server
+from fedres.core.baselines import CentralClient, Independent
+from fedres.core.sgd import Client, Rule, Server
 
 ONE = np.float32([[1.0]])
 

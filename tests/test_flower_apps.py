@@ -18,11 +18,11 @@ from rich.markup import render
 from typer.testing import CliRunner
 
 from fedres.cli.flower import app as commands
-from fedres.data.encoder import Encoder
+from fedres.core.messages import Upload
 from fedres.flower import client_app, launch, server_app
 from fedres.flower.app_folder import digits_settings, read_app, settings_like, write_app
+from fedres.flower.app_settings import Settings
 from fedres.flower.digits import tables
-from fedres.flower.files import locked, read_facts
 from fedres.flower.launch import progress_table, write_report
 from fedres.flower.memory import STATE, Memory
 from fedres.flower.model_folder import write_global
@@ -30,9 +30,9 @@ from fedres.flower.replay import replay
 from fedres.flower.run_folder import CHECKPOINT, read_log
 from fedres.flower.samples import ROWS, labels, open_source
 from fedres.flower.server_state import ServerState
-from fedres.flower.settings import Settings
-from fedres.loading import load
-from fedres.messages import Upload
+from fedres.flower.state_files import locked, read_facts
+from fedres.tables.encoder import Encoder
+from fedres.tables.loading import load
 
 
 @pytest.fixture(autouse=True, scope="module")

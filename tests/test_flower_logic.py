@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from fedres.algorithms import sgd
-from fedres.data.views import client_rows
+from fedres.core import sgd
+from fedres.core.losses import LOGISTIC, SQUARED
+from fedres.core.messages import GlobalModel, Upload
+from fedres.core.models import LinearModel
+from fedres.core.steps import Adaptive
+from fedres.core.views import client_rows
 from fedres.flower import rows, server_kernel
+from fedres.flower.app_settings import Settings
 from fedres.flower.client_state import ClientState, number_of
 from fedres.flower.memory import STATE
 from fedres.flower.run_folder import CHECKPOINT, LOG, read_log
 from fedres.flower.server_state import Flight, ServerState
-from fedres.flower.settings import Settings
 from fedres.flower.wire import Reply, Sent, Task
-from fedres.losses import LOGISTIC, SQUARED
-from fedres.messages import GlobalModel, Upload
-from fedres.models import LinearModel
-from fedres.steps import Adaptive
 
 SETTINGS = Settings(3, 2, batch=4, passes=0, rounds=5, feature_limit=5.0)
 

@@ -14,14 +14,14 @@ from rich.console import Console
 
 from fedres.flower.app_folder import settings_like, write_app
 from fedres.flower.client_app import state_folder
-from fedres.flower.cluster import Cluster, Tls
-from fedres.flower.files import read_facts
 from fedres.flower.launch import launch, launch_here, write_report
+from fedres.flower.local_cluster import Cluster, Tls
 from fedres.flower.memory import STATE, Memory
 from fedres.flower.replay import replay, unused
 from fedres.flower.run_folder import CHECKPOINT, read_log
 from fedres.flower.samples import ROWS, StoredSource
-from fedres.loading import load
+from fedres.flower.state_files import read_facts
+from fedres.tables.loading import load
 
 PATIENCE = 400.0  # seconds: generous, as other work may keep the machine busy
 QUIET = Console(quiet=True)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import fedres
 from conftest import random_federation
-from fedres.data.views import whole
+from fedres.core.views import whole
 
 ALIGNMENTS = ["aligned", "asymmetric", "arrival"]
 seeds = st.integers(0, 10_000)

@@ -4,8 +4,8 @@ from scipy.linalg import block_diag
 from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from fedres.algorithms.joint import Samples, best_pair
-from fedres.losses import LOGISTIC, SQUARED
+from fedres.core.best_pair import Samples, best_pair
+from fedres.core.losses import LOGISTIC, SQUARED
 
 
 def some_clients(rows=(9, 14, 11), width_global=3, width_local=2, signs=False, seed=0):

@@ -18,7 +18,8 @@ from vowpalwabbit import Workspace
 
 import fedres
 from conftest import random_federation
-from fedres.algorithms.sgd import Client, Rule, Server
+from fedres.core.losses import LOGISTIC, SQUARED
+from fedres.core.sgd import Client, Rule, Server
 from fedres.learners import (
     LearnerClient,
     LinearLearner,
@@ -27,7 +28,6 @@ from fedres.learners import (
     VowpalLearner,
     play,
 )
-from fedres.losses import LOGISTIC, SQUARED
 
 ROOT = Path(__file__).parents[1]
 ONE = np.float32([[1.0]])

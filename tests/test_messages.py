@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from fedres.messages import (
+from fedres.core.messages import (
     RESIDUAL_BITS,
     GlobalModel,
     Upload,

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedres.intervals import Interval
 from fedres.paper.claims import above, judge
 from fedres.paper.protocol import FIGURES, SYNTHETIC, StepSizes, cases, possible_clients
 from fedres.paper.reproduce import reproduce
 from fedres.paper.tuning import TUNING_SEEDS
-from fedres.report.figures import draw
-from fedres.report.reproduction import write_reproduction
+from fedres.report.reproduction_figures import draw
+from fedres.report.reproduction_page import write_reproduction
+from fedres.simulation.intervals import Interval
 
 SWEPT = [figure for figure in FIGURES if figure not in SYNTHETIC]
 

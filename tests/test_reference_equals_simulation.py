@@ -1,4 +1,4 @@
-"""The compiled loop and the objects of `fedres.algorithms` are one algorithm."""
+"""The compiled loop and the objects of `fedres.core` are one algorithm."""
 
 import numpy as np
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import fedres
 from conftest import random_federation
-from fedres.messages import RESIDUAL_BITS
+from fedres.core.messages import RESIDUAL_BITS
 
 CLOSE = 1e-4
 
@@ -89,7 +89,7 @@ def test_clients_may_differ_in_width_and_kind():
 
 def test_csr_equals_dense():
     sparse = random_federation(3, clients=4, rows=20, width_global=8, width_local=6, sparse=True)
-    from fedres.data.views import whole
+    from fedres.core.views import whole
 
     train = sparse.train
     owner = np.repeat(np.arange(4), train.counts)

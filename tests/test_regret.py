@@ -3,8 +3,8 @@ import pytest
 
 import fedres
 from conftest import random_federation
-from fedres.algorithms.joint import Samples, best_pair
-from fedres.data.views import client_rows
+from fedres.core.best_pair import Samples, best_pair
+from fedres.core.views import client_rows
 from fedres.simulation.engine import sides
 from fedres.simulation.regret import regret_curve, rows_seen
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedres import storage
-from fedres.estimators import FedResClassifier, FedResRegressor
-from fedres.loading import load
+from fedres import FedResClassifier, FedResRegressor
+from fedres.tables import storage
+from fedres.tables.loading import load
 from test_estimators import ratings, rows_as_dicts, stream
 
 

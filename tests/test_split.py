@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedres
-from fedres.data.views import whole
+from fedres.core.views import whole
 
 
 def marked(rows_per_class=60, classes=10, width=6, test=False):

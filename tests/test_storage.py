@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 from numpy.testing import assert_array_equal
 
-from fedres.storage import ids as storage_ids
-from fedres.storage import index, open_folder, pack_ids, reading, unpack_ids, write, writing
+from fedres.tables.storage import ids as storage_ids
+from fedres.tables.storage import index, open_folder, pack_ids, reading, unpack_ids, write, writing
 
 META = {"loss": "squared", "eta": 0.1, "nested": {"names": ["a", "ä"], "none": None}}
 ARRAYS = {
@@ -424,6 +424,6 @@ def test_weights_that_are_not_finite(tmp_path):
 
 
 def test_nothing_heavy_is_imported():
-    code = "import sys, fedres.storage; print(*sys.modules)"
+    code = "import sys, fedres.tables.storage; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert {"numba", "pandas", "torch"}.isdisjoint(done.stdout.split())

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 import fedres
-from fedres.algorithms.sgd import Client, Rule, Server
-from fedres.losses import find_loss
-from fedres.simulation.slots import Slots
-from fedres.simulation.stream import OnlineModels, Settings
+from fedres.core.losses import find_loss
+from fedres.core.sgd import Client, Rule, Server
+from fedres.tables.online_models import OnlineModels, Settings
+from fedres.tables.weight_slots import Slots
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedres
-from fedres.simulation.store import RunStore
+from fedres.simulation.run_store import RunStore
 from fedres.simulation.sweep import Case, run_cases
 
 WHAT = {"clients": [5, 10], "delays": [0, 6], "seeds": 3, "rounds": 40}

@@ -9,15 +9,15 @@ import typer
 from sklearn import metrics
 from typer.testing import CliRunner
 
+from fedres import FedResRegressor
 from fedres.cli.compare import compare
 from fedres.cli.data import data
 from fedres.cli.evaluate import evaluate
 from fedres.cli.fit import fit
-from fedres.cli.inspect_ import inspect
+from fedres.cli.inspect import inspect
 from fedres.cli.predict import predict
-from fedres.data.ratings import generate
-from fedres.estimators import FedResRegressor
-from fedres.loading import load
+from fedres.tables.loading import load
+from fedres.tables.ratings import generate
 
 app = typer.Typer()
 for command in (compare, evaluate, fit, inspect, predict):

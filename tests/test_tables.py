@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from fedres.data.holdout import hold_out
-from fedres.data.ratings import generate
-from fedres.data.tables import Table, read_table
+from fedres.tables.holdout import hold_out
+from fedres.tables.ratings import generate
+from fedres.tables.read_table import Table, read_table
 
 PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 TEXT = """user,genre,stars,day

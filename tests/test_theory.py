@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fedres import theory
+from fedres.core import theory
 
 BALL = {"sigma": 0.5, "gamma": 3.0, "radius": 2.0}
 SHAPE = {"norm_global": 2.0, "norm_local": 1.0, "gradient": 1.5, **BALL}

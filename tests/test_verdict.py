@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.metrics import log_loss
 
-from fedres.estimators import FedResClassifier, FedResRegressor
-from fedres.intervals import Interval, interval
-from fedres.verdict import Verdict, estimator_for, judge
-from fedres.verdict.result import OTHERS, _groups
-from fedres.verdict.sentence import sentence, shown
+from fedres import FedResClassifier, FedResRegressor
+from fedres.simulation.intervals import Interval, interval
+from fedres.tables.judging import estimator_for, judge
+from fedres.tables.verdict import OTHERS, Verdict, _groups
+from fedres.tables.verdict_words import sentence, shown
 
 LOCAL = ["x0", "x1"]
 

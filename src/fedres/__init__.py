@@ -8,41 +8,41 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedres import theory as theory
-    from fedres.data.dataset import Dataset as Dataset
-    from fedres.data.federation import Federation as Federation
-    from fedres.data.split import federate as federate
-    from fedres.delays import Delay as Delay
-    from fedres.delays import Uniform as Uniform
-    from fedres.estimators import FedResClassifier as FedResClassifier
-    from fedres.estimators import FedResRegressor as FedResRegressor
-    from fedres.loading import load as load
-    from fedres.simulation.compare import compare as compare
+    from fedres.core import theory as theory
+    from fedres.core.delays import Delay as Delay
+    from fedres.core.delays import Uniform as Uniform
+    from fedres.core.steps import Adaptive as Adaptive
+    from fedres.core.steps import Sgd as Sgd
+    from fedres.simulation.comparison import compare as compare
+    from fedres.simulation.dataset import Dataset as Dataset
     from fedres.simulation.engine import simulate as simulate
+    from fedres.simulation.federation import Federation as Federation
     from fedres.simulation.parallel import run_all as run_all
     from fedres.simulation.run import Run as Run
+    from fedres.simulation.split import federate as federate
     from fedres.simulation.sweep import sweep as sweep
-    from fedres.steps import Adaptive as Adaptive
-    from fedres.steps import Sgd as Sgd
-    from fedres.verdict import judge as judge
+    from fedres.tables.classifier import FedResClassifier as FedResClassifier
+    from fedres.tables.judging import judge as judge
+    from fedres.tables.loading import load as load
+    from fedres.tables.regressor import FedResRegressor as FedResRegressor
 
 __version__ = "0.1.0"
 
 # Names are imported when first used, so that `fedres --help` need not wait for a compiler.
 _HOMES = {
-    "Adaptive": "steps",
-    "Dataset": "data.dataset",
-    "Delay": "delays",
-    "FedResClassifier": "estimators",
-    "FedResRegressor": "estimators",
-    "Federation": "data.federation",
+    "Adaptive": "core.steps",
+    "Dataset": "simulation.dataset",
+    "Delay": "core.delays",
+    "FedResClassifier": "tables.classifier",
+    "FedResRegressor": "tables.regressor",
+    "Federation": "simulation.federation",
     "Run": "simulation.run",
-    "Sgd": "steps",
-    "Uniform": "delays",
-    "compare": "simulation.compare",
-    "federate": "data.split",
-    "judge": "verdict",
-    "load": "loading",
+    "Sgd": "core.steps",
+    "Uniform": "core.delays",
+    "compare": "simulation.comparison",
+    "federate": "simulation.split",
+    "judge": "tables.judging",
+    "load": "tables.loading",
     "run_all": "simulation.parallel",
     "simulate": "simulation.engine",
     "sweep": "simulation.sweep",
@@ -52,7 +52,7 @@ __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 def __getattr__(name: str) -> Any:
     if name == "theory":
-        return import_module("fedres.theory")
+        return import_module("fedres.core.theory")
     if name in _HOMES:
         return getattr(import_module(f"fedres.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'fedres' has no attribute {name!r}")

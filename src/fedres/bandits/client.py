@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from fedres.algorithms import sgd
 from fedres.bandits.decisions import (
     Contexts,
     Decision,
@@ -25,9 +24,10 @@ from fedres.bandits.decisions import (
 )
 from fedres.bandits.logs import Event
 from fedres.bandits.policies import Policy, Uniforms
-from fedres.messages import GlobalModel, Upload
-from fedres.steps import Adaptive, Step
-from fedres.types import F32
+from fedres.core import sgd
+from fedres.core.messages import GlobalModel, Upload
+from fedres.core.steps import Adaptive, Step
+from fedres.core.types import F32
 
 LearnFrom = Literal["all", "exploration"]
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedres.data.views import as_matrix
-from fedres.models import linear
-from fedres.types import F32, F64, Matrix
+from fedres.core.models import linear
+from fedres.core.types import F32, F64, Matrix
+from fedres.core.views import as_matrix
 
 Contexts: TypeAlias = Matrix | ArrayLike | None  # a row an action; None for no features
 

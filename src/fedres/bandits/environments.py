@@ -14,10 +14,10 @@ import numpy as np
 from scipy import linalg, sparse
 
 from fedres.bandits.policies import Policy
-from fedres.data.dataset import Dataset, load
-from fedres.data.views import View, as_matrix, beside, matrix_view
+from fedres.core.types import F32, F64, I32, I64, Matrix
+from fedres.core.views import View, as_matrix, beside, matrix_view
+from fedres.simulation.dataset import Dataset, load
 from fedres.simulation.settings import choose
-from fedres.types import F32, F64, I32, I64, Matrix
 
 if TYPE_CHECKING:
     from fedres.bandits import kernels

@@ -20,15 +20,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from fedres.algorithms import sgd
 from fedres.bandits.client import STEP, BanditServer
 from fedres.bandits.decisions import joint_scores
 from fedres.bandits.logs import Event, read_events
 from fedres.bandits.policies import Policy
-from fedres.data.views import beside
-from fedres.intervals import Interval, interval
-from fedres.steps import Step
-from fedres.types import F32, F64, Matrix
+from fedres.core import sgd
+from fedres.core.steps import Step
+from fedres.core.types import F32, F64, Matrix
+from fedres.core.views import beside
+from fedres.simulation.intervals import Interval, interval
 
 Target = Callable[[Event], ArrayLike]
 Method = Literal["independent", "central", "fedres"]

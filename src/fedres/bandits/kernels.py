@@ -1,6 +1,6 @@
 """A bandit run as one compiled loop: every client, every round, nothing allocated on the way.
 
-The arithmetic is that of `fedres.bandits.policies` and `fedres.algorithms.sgd` (alignment
+The arithmetic is that of `fedres.bandits.policies` and `fedres.core.sgd` (alignment
 ``arrival``), written once more so that a compiler can fuse it; `tests/test_bandit_simulator.py`
 holds them together.
 
@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fedres.bandits.policies import EpsilonGreedy, Greedy, Policy, Softmax, SquareCB
-from fedres.data.views import View
-from fedres.simulation.kernels import U, _compile, _inline
-from fedres.types import F32, F64, I32, I64
+from fedres.core.kernels import U, _compile, _inline
+from fedres.core.types import F32, F64, I32, I64
+from fedres.core.views import View
 
 # What a number is drawn for. Those of ITEM, ITEM + 1, ... choose what is offered.
 REWARD_LAG, UP, DOWN, REWARD, EXPLORE, ACTION, COUNT, ITEM = range(8)

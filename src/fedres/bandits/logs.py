@@ -21,7 +21,7 @@ import numpy as np
 from scipy import sparse
 
 from fedres.bandits.decisions import as_contexts
-from fedres.types import F32, F64, Matrix
+from fedres.core.types import F32, F64, Matrix
 
 
 @dataclass(frozen=True, eq=False)

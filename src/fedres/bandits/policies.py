@@ -18,7 +18,7 @@ from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedres.types import F64
+from fedres.core.types import F64
 
 
 @runtime_checkable
@@ -91,7 +91,7 @@ class EpsilonGreedy(Policy):
         Explore at random, with this probability. A decision takes two numbers: it explores if
         the first is below epsilon, and the second picks the action.
     explore_every
-        Or B: explore in decisions B, 2B, 3B, ... `fedres.theory.explore_every` gives the B of
+        Or B: explore in decisions B, 2B, 3B, ... `fedres.core.theory.explore_every` gives the B of
         Theorem 3.
 
     Examples

@@ -11,10 +11,10 @@ import numpy as np
 from fedres.bandits.environments import Environment, Method
 from fedres.bandits.logs import Event
 from fedres.bandits.policies import Policy
-from fedres.delays import Delay, Lag, Uniform, as_delay, per_client
+from fedres.core.delays import Delay, Lag, Uniform, as_delay, per_client
+from fedres.core.steps import SMALLEST, Adaptive, Step
+from fedres.core.types import F32, F64, I32
 from fedres.simulation.settings import choose
-from fedres.steps import SMALLEST, Adaptive, Step
-from fedres.types import F32, F64, I32
 
 if TYPE_CHECKING:
     from fedres.bandits import kernels

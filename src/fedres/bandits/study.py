@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedres.bandits.by_name import SYNTHETIC, Maker, choose_policies, environments
 from fedres.bandits.environments import METHODS, Environment, Method
-from fedres.bandits.named import SYNTHETIC, Maker, choose_policies, environments
 from fedres.bandits.policies import Policy
 from fedres.bandits.simulator import BanditRun, simulate_bandit
-from fedres.intervals import Interval, interval
+from fedres.core.steps import Adaptive
+from fedres.core.types import F64, I64
+from fedres.simulation.intervals import Interval, interval
 from fedres.simulation.parallel import run_all, working
-from fedres.steps import Adaptive
-from fedres.types import F64, I64
 
 CLIENTS = (5, 10, 20, 50, 100)
 DELAYS = (0, 20, 80, 200)

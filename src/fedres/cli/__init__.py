@@ -10,7 +10,7 @@ from fedres.cli.data import data
 from fedres.cli.evaluate import evaluate
 from fedres.cli.fit import fit
 from fedres.cli.flower import app as flower
-from fedres.cli.inspect_ import inspect
+from fedres.cli.inspect import inspect
 from fedres.cli.predict import predict
 from fedres.cli.reproduce import reproduce
 

@@ -47,7 +47,7 @@ def bandit(
     Offline: fedres bandit --data synthetic --write-log events.jsonl, then
     fedres bandit --log events.jsonl --evaluate
     """
-    from fedres.bandits.named import choose_policies
+    from fedres.bandits.by_name import choose_policies
 
     names = policy.split(",")
     if (log is not None) != evaluate:
@@ -78,7 +78,7 @@ def bandit(
         cores=jobs,
         progress=True,
     )
-    from fedres.report.bandit import print_study, write_study
+    from fedres.report.bandit_page import print_study, write_study
 
     if json:
         print(json_.dumps(result.to_dict(), indent=2))
@@ -108,7 +108,7 @@ def _evaluate(log: Path, policies: "dict[str, Policy]", json: bool) -> None:
         for name, method in with_bar(cells, len(cells), "replaying")
     }
     if not json:
-        from fedres.report.bandit import print_evaluations
+        from fedres.report.bandit_page import print_evaluations
 
         print_evaluations(log, found)
         return
@@ -140,9 +140,9 @@ def _evaluate(log: Path, policies: "dict[str, Policy]", json: bool) -> None:
 def _write_log(data: str, clients: int, rounds: int, differ: bool, path: Path) -> None:
     from itertools import islice
 
+    from fedres.bandits.by_name import LOGGED, LOGGER, environments
     from fedres.bandits.logs import EventLog
-    from fedres.bandits.named import LOGGED, LOGGER, environments
-    from fedres.bandits.recording import events_of
+    from fedres.bandits.run_log import events_of
     from fedres.bandits.simulator import simulate_bandit
     from fedres.simulation.parallel import working
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fedres.cli import tables as shared
+from fedres.cli import table_options as shared
 
 OF_NAMED_SETS = ("clients", "delay", "seeds", "rounds", "alignment", "jobs")
 OF_TABLES = ("label", "time", "categorical", "local", "global_", "task", "seed")
@@ -51,7 +51,7 @@ def compare(
         _compare_on_table(columns, Path(data), task, seed, report, json)
         return
 
-    from fedres.simulation.compare import compare as run
+    from fedres.simulation.comparison import compare as run
 
     result = run(
         data,
@@ -66,7 +66,7 @@ def compare(
     if json:
         print(json_.dumps(result.to_dict(), indent=2))
     else:
-        from fedres.report.table import print_comparison
+        from fedres.report.comparison_table import print_comparison
 
         print_comparison(result)
     if report is not None:
@@ -93,7 +93,7 @@ def _compare_on_table(
     report: Path | None,
     json: bool,
 ) -> None:
-    from fedres.verdict import judge
+    from fedres.tables.judging import judge
 
     if report is not None:
         shared.refuse_unwritable(report)

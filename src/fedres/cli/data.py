@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedres.cli import tables
+from fedres.cli import table_options as tables
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from fedres.data.sets import Known
+    from fedres.simulation.known_sets import Known
 
 data = typer.Typer(help="List, download and generate data sets.", no_args_is_help=True)
 
@@ -22,8 +22,8 @@ def list_() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from fedres.data.files import data_folder
-    from fedres.data.sets import SETS
+    from fedres.simulation.data_files import data_folder
+    from fedres.simulation.known_sets import SETS
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column in ("set", "here", "rows train / test", "features", "classes", "from"):
@@ -57,7 +57,7 @@ def get(
 
     Example: fedres data get letter pendigits
     """
-    from fedres.data.sets import SETS
+    from fedres.simulation.known_sets import SETS
 
     for name in names:
         if name not in SETS:
@@ -80,7 +80,7 @@ def ratings(
 
     Example: fedres data ratings --rows 100000 --out ratings.csv
     """
-    from fedres.data.ratings import generate
+    from fedres.tables.ratings import generate
 
     tables.refuse_unwritable(out, is_table=True)
     tables.write_table(generate(users, items, rows, seed), out)
@@ -88,8 +88,8 @@ def ratings(
 
 
 def _here(known: "Known") -> str:
-    from fedres.data.files import find
-    from fedres.data.sets import SETS
+    from fedres.simulation.data_files import find
+    from fedres.simulation.known_sets import SETS
 
     if known.name == "digits" or find(known):
         return "yes"
@@ -97,7 +97,7 @@ def _here(known: "Known") -> str:
 
 
 def _get(known: "Known") -> None:
-    from fedres.data.dataset import load, where_to_put
+    from fedres.simulation.dataset import load, where_to_put
 
     if _here(known) == "yes":
         print(f"{known.name} is already here.")
@@ -140,9 +140,9 @@ def _download(known: "Known", file: str, known_hash: str | None) -> Path:
     import pooch
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from fedres.data import sets
-    from fedres.data.dataset import where_to_put
-    from fedres.data.files import downloads_folder
+    from fedres.simulation import known_sets as sets
+    from fedres.simulation.data_files import downloads_folder
+    from fedres.simulation.dataset import where_to_put
 
     address = sets.LIBSVM + file
     pooch.get_logger().setLevel("WARNING")

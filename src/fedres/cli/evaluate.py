@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedres.cli import tables as shared
+from fedres.cli import table_options as shared
 
 if TYPE_CHECKING:
-    from fedres.data.tables import Table
+    from fedres.tables.read_table import Table
 
 COUNTS = ("rows", "unseen_clients")
 
@@ -25,7 +25,7 @@ def evaluate(
     """
     import numpy as np
 
-    from fedres.data.tables import read_table
+    from fedres.tables.read_table import read_table
 
     loaded = shared.open_model(model)
     columns = getattr(loaded, "columns_", None)
@@ -79,7 +79,7 @@ def _metrics(model: Any, path: Path, rows: "Table", label: str) -> dict[str, flo
 def _numbers(path: Path, rows: "Table", label: str) -> Any:
     import pandas as pd
 
-    from fedres.data.values import as_floats
+    from fedres.tables.cell_values import as_floats
 
     try:
         return as_floats(label, pd.Series(rows.y))

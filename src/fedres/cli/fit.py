@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedres.cli import tables as shared
+from fedres.cli import table_options as shared
 
 CHOICES = ("eta", "shrinkage", "passes")
 
@@ -30,8 +30,8 @@ def fit(
     --local genres --time timestamp --out model --report report.html
     """
     from fedres.simulation.parallel import working
-    from fedres.storage import refuse_foreign
-    from fedres.verdict import judge
+    from fedres.tables.judging import judge
+    from fedres.tables.storage import refuse_foreign
 
     refuse_foreign(out)
     if report is not None:

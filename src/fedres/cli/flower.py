@@ -36,7 +36,7 @@ def init(
     Example: fedres flower init myapp --like sample.csv --label ill --global age,sex
     """
     from fedres.flower.app_folder import digits_settings, settings_like, write_app
-    from fedres.flower.settings import Settings
+    from fedres.flower.app_settings import Settings
 
     if like is not None and label is None:
         raise ValueError("--like needs --label: name the column that is to be predicted")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedres.cli import tables as shared
+from fedres.cli import table_options as shared
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,7 @@ def _scored(model: Any, path: Path) -> "pd.DataFrame":
     import numpy as np
     import pandas as pd
 
-    from fedres.data.tables import client_ids, read_table
+    from fedres.tables.read_table import client_ids, read_table
 
     rows = read_table(path, client=None, label=None, width=model.n_features_in_)
     x, client = shared.features(model, path, rows), rows.client

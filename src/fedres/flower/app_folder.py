@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fedres.data.encoder import Encoder
-from fedres.data.tables import read_table
-from fedres.flower.settings import Settings
+from fedres.flower.app_settings import Settings
+from fedres.tables.encoder import Encoder
+from fedres.tables.read_table import read_table
 
 Names = list[str] | None
 
@@ -34,7 +34,7 @@ def settings_like(
     label, client, time
         Its columns that are no features.
     local, global_, categorical
-        As in `fedres.data.encoder.Encoder.fit`.
+        As in `fedres.tables.encoder.Encoder.fit`.
     """
     table = read_table(sample, client=client, label=label, time=time)
     if not hasattr(table.frame, "columns"):

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from fedres.core.messages import Upload
+from fedres.flower.app_settings import Settings
 from fedres.flower.client_state import number_of
-from fedres.flower.settings import Settings
 from fedres.flower.wire import Sent
-from fedres.messages import Upload
 
 LARGEST_RESIDUAL = 1e6  # far beyond any label; sums with it do not overflow
 

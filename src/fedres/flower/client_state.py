@@ -14,13 +14,13 @@ from typing import Protocol
 
 import numpy as np
 
+from fedres.core.messages import GlobalModel, Upload, quantise
+from fedres.core.models import linear
+from fedres.core.types import F32, Matrix
 from fedres.flower import rows
+from fedres.flower.app_settings import Settings
 from fedres.flower.memory import Memory, Unconfirmed
-from fedres.flower.settings import Settings
 from fedres.flower.wire import Reply, Sent, Task
-from fedres.messages import GlobalModel, Upload, quantise
-from fedres.models import linear
-from fedres.types import F32, Matrix
 
 REMEMBERED = 8  # answers kept for tasks that come again
 

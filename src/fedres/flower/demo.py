@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from fedres.core.models import linear
 from fedres.flower.app_folder import digits_settings, write_app
+from fedres.flower.app_settings import Settings
 from fedres.flower.client_app import state_folder
-from fedres.flower.cluster import Cluster
 from fedres.flower.digits import Tables, tables
 from fedres.flower.launch import launch, write_report
+from fedres.flower.local_cluster import Cluster
 from fedres.flower.memory import Memory
 from fedres.flower.replay import replay, unused
 from fedres.flower.run_folder import read_log
 from fedres.flower.samples import ROWS, StoredSource, features
-from fedres.flower.settings import Settings
-from fedres.models import linear
 
 CLIENTS = ("clinic-1", "clinic-2", "clinic-3")
 SLOW, SECONDS = "clinic-3", 6.0
@@ -75,7 +75,7 @@ def _node(folder: Path, name: str) -> dict[str, Any]:
 
 def _left_behind(folder: Path, settings: Settings, name: str, table: Tables) -> float:
     """Accuracy of the personal model that a client can use without the server."""
-    from fedres.loading import load
+    from fedres.tables.loading import load
 
     model: Any = load(state_folder(_node(folder, name), settings, name) / "model")
     return float(model.score(table.test.drop(columns="label"), table.test["label"].to_numpy()))

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fedres.data.split import federate
-from fedres.data.views import client_rows
+from fedres.core.views import client_rows
+from fedres.simulation.split import federate
 
 if TYPE_CHECKING:
     import pandas as pd

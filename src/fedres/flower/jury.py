@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedres.messages import Upload
-from fedres.models import LinearModel
-from fedres.types import F32, F64, Matrix
+from fedres.core.messages import Upload
+from fedres.core.models import LinearModel
+from fedres.core.types import F32, F64, Matrix
 
 ROWS = 64  # of each client
 FEWEST, MOST = 3, 50  # clients that judge
@@ -25,8 +25,8 @@ class Jury:
 
     Examples
     --------
-    >>> from fedres.losses import SQUARED
-    >>> from fedres.steps import Sgd
+    >>> from fedres.core.losses import SQUARED
+    >>> from fedres.core.steps import Sgd
     >>> jury, model = Jury(), LinearModel(1, Sgd(0.1), SQUARED)
     >>> x, y = np.float32([[1.0]]), np.float32([1.0])
     >>> for client in "abc":

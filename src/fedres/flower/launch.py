@@ -13,10 +13,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedres.flower.app_folder import read_app
+from fedres.flower.app_settings import Settings
 from fedres.flower.engine import Flwr
-from fedres.flower.files import read_facts
 from fedres.flower.run_folder import CHECKPOINT, read_log
-from fedres.flower.settings import Settings
+from fedres.flower.state_files import read_facts
 
 LOOK = 1.0  # seconds between two looks at the checkpoint
 ASK = 15.0  # seconds between two questions to the superlink, each of which starts a process
@@ -111,7 +111,7 @@ def progress_table(facts: Mapping[str, Any]) -> Table:
 
 def write_report(folder: Path, settings: Settings) -> Path:
     """The report of a run, from its folder."""
-    from fedres.report.flower import write_run
+    from fedres.report.flower_page import write_run
 
     page = folder / "report.html"
     described = {k: v for k, v in settings.to_config().items() if k not in ("features", "resume")}
@@ -124,7 +124,7 @@ def launch_here(app: Path, overrides: Mapping[str, Any], nodes: int) -> Settings
     from importlib.util import find_spec
     from tempfile import TemporaryDirectory
 
-    from fedres.flower.cluster import Cluster
+    from fedres.flower.local_cluster import Cluster
 
     if find_spec("ray") is None:
         raise ValueError("--local runs on Ray: pip install 'fedres[flower,ray]'")

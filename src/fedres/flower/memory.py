@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fedres.flower.files import Arrays, read, write
-from fedres.flower.settings import Settings
-from fedres.messages import GlobalModel
-from fedres.models import LinearModel
-from fedres.types import F32
+from fedres.core.messages import GlobalModel
+from fedres.core.models import LinearModel
+from fedres.core.types import F32
+from fedres.flower.app_settings import Settings
+from fedres.flower.state_files import Arrays, read, write
 
 STATE = "state.safetensors"
 

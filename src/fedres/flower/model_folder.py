@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from fedres.core.models import LinearModel
+from fedres.core.types import F32
+from fedres.flower.app_settings import Settings
 from fedres.flower.memory import Memory
-from fedres.flower.settings import Settings
-from fedres.models import LinearModel
-from fedres.types import F32
 
 
 def write_global(folder: Path, settings: Settings, model: LinearModel) -> None:
@@ -25,12 +25,13 @@ def write_personal(folder: Path, settings: Settings, memory: Memory) -> None:
 def _write(
     folder: Path, settings: Settings, w_global: F32, clients: list[str], w_local: Any
 ) -> None:
-    from fedres.data.encoder import Encoder
-    from fedres.estimators import FedResClassifier, FedResRegressor
-    from fedres.estimators.clients import Clients
-    from fedres.estimators.labels import ClassLabels, NumberLabels
-    from fedres.simulation.stream import OnlineModels
-    from fedres.simulation.stream import Settings as Widths
+    from fedres.tables.classifier import FedResClassifier
+    from fedres.tables.client_ids import Clients
+    from fedres.tables.encoder import Encoder
+    from fedres.tables.labels import ClassLabels, NumberLabels
+    from fedres.tables.online_models import OnlineModels
+    from fedres.tables.online_models import Settings as Widths
+    from fedres.tables.regressor import FedResRegressor
 
     model: Any = (FedResClassifier if settings.positive else FedResRegressor)(
         client=settings.client_column or None

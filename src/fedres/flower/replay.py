@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedres.algorithms.sgd import Client, Server
+from fedres.core.messages import GlobalModel, Upload
+from fedres.core.sgd import Client, Server
+from fedres.flower.app_settings import Settings
 from fedres.flower.client_state import Source, clipped
 from fedres.flower.memory import Memory
-from fedres.flower.settings import Settings
-from fedres.messages import GlobalModel, Upload
 
 
 def replay(

@@ -1,7 +1,7 @@
 """A batch of rows worked through one after the other, with nothing allocated on the way.
 
-The arithmetic is that of `fedres.models.LinearModel` with the adaptive step, row by row. A client's
-process lives for one message, so loading compiled code would take longer than these loops.
+The arithmetic is that of `fedres.core.models.LinearModel` with the adaptive step, row by row.
+A client's process lives for one message: loading compiled code would take longer.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedres.models import LinearModel
-from fedres.types import F32, Matrix
+from fedres.core.models import LinearModel
+from fedres.core.types import F32, Matrix
 
 SLOPES: dict[str, Callable[[float, float], float]] = {
     "squared": lambda prediction, y: 2.0 * (prediction - y),
@@ -39,8 +39,8 @@ def learn(model: LinearModel, x: Matrix, other: F32, y: F32) -> tuple[F32, F32]:
 
     Examples
     --------
-    >>> from fedres.losses import SQUARED
-    >>> from fedres.steps import Adaptive
+    >>> from fedres.core.losses import SQUARED
+    >>> from fedres.core.steps import Adaptive
     >>> model = LinearModel(1, Adaptive(0.5), SQUARED)
     >>> x, y = np.float32([[1.0], [1.0]]), np.float32([1.0, 1.0])
     >>> own, joint = learn(model, x, np.zeros(2, np.float32), y)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from safetensors import safe_open
 
+from fedres.core.types import F32, Matrix
+from fedres.flower.app_settings import Settings
 from fedres.flower.client_state import Source
-from fedres.flower.files import Arrays, read_facts, write
-from fedres.flower.settings import Settings
-from fedres.types import F32, Matrix
+from fedres.flower.state_files import Arrays, read_facts, write
 
 ROWS = "rows.safetensors"
 MEANING = ("features", "label", "negative", "positive", "client", "time")
@@ -146,7 +146,7 @@ def _kept(
 
 def encoded(settings: Settings, table: Path, client: str) -> Samples:
     """Features and labels of a client's rows in a table."""
-    from fedres.data.tables import read_table
+    from fedres.tables.read_table import read_table
 
     read = read_table(
         table,
@@ -168,7 +168,7 @@ def encoded(settings: Settings, table: Path, client: str) -> Samples:
 
 def features(settings: Settings, frame: Any, y: Any) -> Samples:
     """Features and labels of rows, as the models see them."""
-    from fedres.data.encoder import Encoder
+    from fedres.tables.encoder import Encoder
 
     x_global, x_local = Encoder.from_dict(settings.table["encoder"]).transform(frame)
     return x_global, x_local, labels(settings, y)

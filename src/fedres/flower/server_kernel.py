@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from fedres.data.views import View, matrix_view
-from fedres.models import LinearModel
-from fedres.simulation.kernels import LOGISTIC, SQUARED, U, _adapt_one, _compile, _project, _slope
-from fedres.simulation.kernels import dot as _dot
-from fedres.types import F32, Matrix
+from fedres.core.kernels import LOGISTIC, SQUARED, U, _adapt_one, _compile, _project, _slope
+from fedres.core.kernels import dot as _dot
+from fedres.core.models import LinearModel
+from fedres.core.types import F32, Matrix
+from fedres.core.views import View, matrix_view
 
 
 def learn(model: LinearModel, x: Matrix, other: F32, y: F32) -> None:
@@ -16,8 +16,8 @@ def learn(model: LinearModel, x: Matrix, other: F32, y: F32) -> None:
 
     Examples
     --------
-    >>> from fedres.losses import SQUARED as squared
-    >>> from fedres.steps import Adaptive
+    >>> from fedres.core.losses import SQUARED as squared
+    >>> from fedres.core.steps import Adaptive
     >>> model = LinearModel(1, Adaptive(0.5), squared)
     >>> learn(model, np.float32([[1.0]]), np.float32([0.0]), np.float32([1.0]))
     >>> model.weights.round(3)

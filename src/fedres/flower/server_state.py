@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from fedres.core.messages import GlobalModel, Upload
+from fedres.core.models import linear
 from fedres.flower import rows, server_kernel
+from fedres.flower.app_settings import Settings
 from fedres.flower.checks import RefusedError, checked
-from fedres.flower.files import Arrays, read, write
 from fedres.flower.jury import Jury
 from fedres.flower.members import Member
 from fedres.flower.run_folder import CHECKPOINT, append_log, cut_log
-from fedres.flower.settings import Settings
+from fedres.flower.state_files import Arrays, read, write
 from fedres.flower.wire import Reply, Sent, Task
-from fedres.messages import GlobalModel, Upload
-from fedres.models import linear
 
 IN_FLIGHT = 2  # messages a node: it has the next one at hand when it is done with one
 FARTHEST = 10_000  # how far ahead of the confirmed uploads a client's counter may be

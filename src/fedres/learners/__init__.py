@@ -1,8 +1,8 @@
 """Local models of any kind: the server only ever sees what they predict."""
 
-from fedres.learners.client import LearnerClient
+from fedres.learners.learner_client import LearnerClient
 from fedres.learners.linear_learner import LinearLearner
-from fedres.learners.mixed import Played, play
+from fedres.learners.play import Played, play
 from fedres.learners.protocol import LocalLearner
 from fedres.learners.river_learner import RiverLearner
 from fedres.learners.sklearn_learner import SklearnLearner

@@ -1,11 +1,11 @@
 """The linear model of fedres as a local learner."""
 
-from fedres.algorithms.sgd import Rule
-from fedres.types import F32, Matrix
+from fedres.core.sgd import Rule
+from fedres.core.types import F32, Matrix
 
 
 class LinearLearner:
-    """The local model of `fedres.algorithms.sgd.Client`, to the last bit.
+    """The local model of `fedres.core.sgd.Client`, to the last bit.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ class LinearLearner:
     Examples
     --------
     >>> import numpy as np
-    >>> from fedres.steps import Adaptive
+    >>> from fedres.core.steps import Adaptive
     >>> learner = LinearLearner(Rule(Adaptive(0.1)), width=1)
     >>> x, y, offset = np.float32([[2.0]]), np.float32([1.0]), np.float32([0.25])
     >>> for _ in range(20):

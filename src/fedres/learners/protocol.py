@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedres.types import F32, Matrix
+from fedres.core.types import F32, Matrix
 
 
 class LocalLearner(Protocol):

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+from fedres.core.types import F32, Matrix
 from fedres.learners.protocol import entries
-from fedres.types import F32, Matrix
 
 
 class RiverLearner:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from fedres.types import F32, Matrix
+from fedres.core.types import F32, Matrix
 
 
 class SklearnLearner:

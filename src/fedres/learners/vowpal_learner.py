@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
+from fedres.core.types import F32, Matrix
 from fedres.learners.protocol import entries
-from fedres.types import F32, Matrix
 
 
 class VowpalLearner:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedres.data.federation import Federation
+from fedres.core.steps import Adaptive
+from fedres.core.types import F64
 from fedres.simulation.engine import simulate
+from fedres.simulation.federation import Federation
 from fedres.simulation.parallel import map_in_order
 from fedres.simulation.settings import Method
-from fedres.steps import Adaptive
-from fedres.types import F64
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from fedres.intervals import Interval, interval
+from fedres.simulation.intervals import Interval, interval
 
 if TYPE_CHECKING:
     import pandas as pd

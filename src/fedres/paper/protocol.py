@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fedres.algorithms.sgd import Alignment
-from fedres.data.split import federate
+from fedres.core.sgd import Alignment
 from fedres.simulation.settings import Method
+from fedres.simulation.split import federate
 from fedres.simulation.sweep import Case, dataset
 
 SETS = ("letter", "pendigits", "shuttle", "covtype", "mnist", "satimage", "sensorless", "usps")

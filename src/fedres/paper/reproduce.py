@@ -6,7 +6,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from fedres.paper import appendix_c, regret
+from fedres.paper import appendix_c
+from fedres.paper import regret_study as regret
 from fedres.paper.claims import Claim, judge
 from fedres.paper.protocol import (
     CLIENTS,
@@ -20,8 +21,8 @@ from fedres.paper.protocol import (
 )
 from fedres.paper.tuning import tune
 from fedres.simulation.parallel import count_cores
+from fedres.simulation.run_store import RunStore, code_digest, digest
 from fedres.simulation.settings import choose
-from fedres.simulation.store import RunStore, code_digest, digest
 from fedres.simulation.sweep import Backend, Case, dataset, run_cases
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from matplotlib.lines import Line2D
 
 from fedres.bandits.environments import METHODS, Method
 from fedres.bandits.study import Outcome, Study
-from fedres.intervals import band, interval
+from fedres.core.types import F64
+from fedres.report.names import COLOURS, NAMES
 from fedres.report.plots import STYLE
-from fedres.report.words import COLOURS, NAMES
-from fedres.types import F64
+from fedres.simulation.intervals import band, interval
 
 MARKERS = {"independent": "s", "central": "^", "fedres": "o"}
 

@@ -9,10 +9,10 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from fedres.intervals import interval
+from fedres.report.names import NAMES, size
 from fedres.report.plots import accuracy_plot, bytes_plot, clients_plot, loss_plot, to_svg
-from fedres.report.words import NAMES, size
-from fedres.simulation.compare import Comparison
+from fedres.simulation.comparison import Comparison
+from fedres.simulation.intervals import interval
 
 
 def write_comparison(result: Comparison, path: Path) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedres.intervals import band, interval
-from fedres.report.words import COLOURS, NAMES
-from fedres.simulation.compare import Comparison
+from fedres.report.names import COLOURS, NAMES
+from fedres.simulation.comparison import Comparison
+from fedres.simulation.intervals import band, interval
 
 STYLE: dict[Any, Any] = {
     "axes.grid": True,

@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedres.intervals import interval
-from fedres.paper.regret import amortised, slope
-from fedres.report.words import COLOURS
+from fedres.paper.regret_study import amortised, slope
+from fedres.report.names import COLOURS
+from fedres.simulation.intervals import interval
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,9 +4,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fedres.report.words import NAMES
-from fedres.verdict.result import METHODS, Method, Verdict
-from fedres.verdict.sentence import WORDS, shown
+from fedres.report.names import NAMES
+from fedres.tables.verdict import METHODS, Method, Verdict
+from fedres.tables.verdict_words import WORDS, shown
 
 LABELS = {"constant": "Constant", **NAMES}
 NOTE = (

@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedres.algorithms.erm import is_squared
-from fedres.algorithms.sgd import Alignment
-from fedres.data.federation import Federation, Rows
-from fedres.data.views import View, no_view
-from fedres.delays import Delay, as_delay
-from fedres.losses import Loss, find_loss
-from fedres.messages import Ledger, model_bytes, upload_bytes
-from fedres.simulation.columns import known_columns, own_columns
+from fedres.core.delays import Delay, as_delay
+from fedres.core.erm import is_squared
+from fedres.core.losses import Loss, find_loss
+from fedres.core.messages import Ledger, model_bytes, upload_bytes
+from fedres.core.schedule import Plan, plan
+from fedres.core.sgd import Alignment
+from fedres.core.steps import SMALLEST, Adaptive, Step
+from fedres.core.types import F32, F64, I32, I64
+from fedres.core.views import View, no_view
+from fedres.simulation.federation import Federation, Rows
 from fedres.simulation.run import LocalWeights, Run
-from fedres.simulation.schedule import Plan, plan
 from fedres.simulation.settings import SGD_METHODS, ClientWeight, Initial, Method, Settings
-from fedres.steps import SMALLEST, Adaptive, Step
-from fedres.types import F32, F64, I32, I64
+from fedres.simulation.sparse_columns import known_columns, own_columns
 
 if TYPE_CHECKING:
-    from fedres.simulation import kernels
+    from fedres.core import kernels
 
 
 def simulate(
@@ -101,7 +101,7 @@ def simulate(
     keep_path
         Whether `Run.global_path` is kept.
     compiled
-        False runs the objects of `fedres.algorithms` instead: the same result, slowly.
+        False runs the objects of `fedres.core` instead: the same result, slowly.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def sides(federation: Federation, rows: Rows, method: Method) -> tuple[View, Vie
 
 def _simulate(federation: Federation, settings: Settings) -> Run:
     # Compiled code takes a moment to load, which the command line should not wait for.
-    from fedres.simulation import kernels
+    from fedres.core import kernels
 
     rule = settings.rule(federation)
     rows = federation.train
@@ -311,7 +311,7 @@ def _models(
     width: I64, constant: bool, low: float, high: float, copies: int = 1
 ) -> "kernels.Models":
     """Models at zero; `copies` of each for versions, which share their sums of squares."""
-    from fedres.simulation.kernels import Models
+    from fedres.core.kernels import Models
 
     size = width + 1
     start = np.concatenate([[0], np.cumsum(size)[:-1]]).astype(np.int64)

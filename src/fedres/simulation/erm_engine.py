@@ -4,13 +4,13 @@ from time import perf_counter
 
 import numpy as np
 
-from fedres.algorithms.erm import with_constant
-from fedres.data.federation import Federation, Rows
-from fedres.data.views import View, client_rows, whole
+from fedres.core.erm import with_constant
+from fedres.core.schedule import plan
+from fedres.core.types import F32, F64, I64
+from fedres.core.views import View, client_rows, whole
+from fedres.simulation.federation import Federation, Rows
 from fedres.simulation.run import LocalWeights, Run
-from fedres.simulation.schedule import plan
 from fedres.simulation.settings import Settings
-from fedres.types import F32, F64, I64
 
 
 def simulate_erm(federation: Federation, settings: Settings) -> Run:

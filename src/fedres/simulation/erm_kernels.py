@@ -1,6 +1,6 @@
 """FedRes.ERM and fictitious play with the squared loss, as one compiled loop.
 
-The same sums and argmins as in `fedres.algorithms.erm` and `.fictitious_play`. Views are dense,
+The same sums and argmins as in `fedres.core.erm` and `.fictitious_play`. Views are dense,
 in double precision, and have their constant as last column; clients with fewer local features
 than others are padded with zeros, which a solution of minimum norm leaves at zero.
 """
@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from fedres.simulation.kernels import quantise, shuffle_rows
-from fedres.simulation.schedule import Schedule
-from fedres.types import F32, F64, I32, I64
+from fedres.core.kernels import quantise, shuffle_rows
+from fedres.core.schedule import Schedule
+from fedres.core.types import F32, F64, I32, I64
 
 _compile: Any = njit(cache=True, nogil=True, error_model="numpy")
 
@@ -54,7 +54,7 @@ class ErmRecord(NamedTuple):
 
 @_compile
 def solve_in_ball(A: F64, r: F64, radius: float) -> F64:
-    """As `fedres.solvers.least_squares_in_ball`."""
+    """As `fedres.core.solvers.least_squares_in_ball`."""
     values, vectors = np.linalg.eigh(A)
     d = len(values)
     along = vectors.T @ r

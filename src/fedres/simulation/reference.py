@@ -1,4 +1,4 @@
-"""The objects of `fedres.algorithms` played round by round, with messages that are late.
+"""The objects of `fedres.core` played round by round, with messages that are late.
 
 This is what the compiled loop has to agree with, and what runs an algorithm file that was just
 changed.
@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from fedres.algorithms import erm, fictitious_play, sgd
-from fedres.algorithms.baselines import Independent
-from fedres.data.federation import Federation
-from fedres.data.views import client_rows
-from fedres.delays import Delay
-from fedres.messages import GlobalModel, Ledger
-from fedres.models import linear
+from fedres.core import erm, fictitious_play, sgd
+from fedres.core.baselines import Independent
+from fedres.core.delays import Delay
+from fedres.core.kernels import shuffle_rows
+from fedres.core.messages import GlobalModel, Ledger
+from fedres.core.models import linear
+from fedres.core.schedule import draw_delays, everyone, spread
+from fedres.core.types import F32, I32
+from fedres.core.views import client_rows
 from fedres.simulation.engine import finish, sides
-from fedres.simulation.kernels import shuffle_rows
+from fedres.simulation.federation import Federation
 from fedres.simulation.run import Run
-from fedres.simulation.schedule import draw_delays, everyone, spread
 from fedres.simulation.settings import SGD_METHODS, Settings
-from fedres.types import F32, I32
 
 ALGORITHMS: dict[str, Any] = {"fedres-erm": erm, "fictitious-play": fictitious_play}
 

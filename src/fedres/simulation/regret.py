@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from fedres.algorithms.joint import JointFit, Samples, best_pair
-from fedres.data.federation import Federation
-from fedres.data.views import client_rows
+from fedres.core.best_pair import JointFit, Samples, best_pair
+from fedres.core.schedule import spread
+from fedres.core.types import F64, I32, I64, Matrix
+from fedres.core.views import client_rows
 from fedres.simulation.engine import sides
+from fedres.simulation.federation import Federation
 from fedres.simulation.run import Run
-from fedres.simulation.schedule import spread
 from fedres.simulation.settings import Settings
-from fedres.types import F64, I32, I64, Matrix
 
 
 def regret_curve(run: Run) -> F64:
@@ -76,7 +76,7 @@ def rows_seen(federation: Federation, settings: Settings) -> I64:
 def _dealt(rows: int, client: int, samples: int, settings: Settings) -> I32:
     """The first so many rows that a client sees, pass after pass."""
     # Compiled code takes a moment to load.
-    from fedres.simulation.kernels import shuffle_rows
+    from fedres.core.kernels import shuffle_rows
 
     passes = np.empty((-(-samples // rows), rows), np.int32)
     order = np.arange(rows, dtype=np.int32)

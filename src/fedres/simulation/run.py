@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fedres.data.federation import Federation
+from fedres.core.types import F32, F64, I32, I64
+from fedres.simulation.federation import Federation
 from fedres.simulation.settings import Settings
-from fedres.types import F32, F64, I32, I64
 
 
 class LocalWeights(Sequence[F32]):

@@ -7,13 +7,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedres.algorithms.sgd import ALIGNMENTS, Alignment, Rule
-from fedres.data.federation import Federation
-from fedres.delays import Delay
-from fedres.losses import Loss
-from fedres.messages import check_bits
-from fedres.steps import Step
-from fedres.types import F32, I64
+from fedres.core.delays import Delay
+from fedres.core.losses import Loss
+from fedres.core.messages import check_bits
+from fedres.core.sgd import ALIGNMENTS, Alignment, Rule
+from fedres.core.steps import Step
+from fedres.core.types import F32, I64
+from fedres.simulation.federation import Federation
 
 Method = Literal["independent", "central", "fedres", "fedres-erm", "fictitious-play"]
 METHODS: tuple[Method, ...] = get_args(Method)

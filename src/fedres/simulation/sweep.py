@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fedres.algorithms.sgd import ALIGNMENTS, Alignment
-from fedres.data.dataset import Dataset, load
-from fedres.data.split import federate
+from fedres.core.sgd import ALIGNMENTS, Alignment
+from fedres.core.steps import Adaptive, Sgd
+from fedres.simulation.dataset import Dataset, load
 from fedres.simulation.engine import simulate
 from fedres.simulation.parallel import map_unordered
+from fedres.simulation.run_store import RunStore, code_digest, digest
 from fedres.simulation.settings import METHODS, SGD_METHODS, Method, choose
-from fedres.simulation.store import RunStore, code_digest, digest
-from fedres.steps import Adaptive, Sgd
+from fedres.simulation.split import federate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -214,7 +214,7 @@ def _finish(
     """Results group by group, as they come."""
     choose("backend", backend, ("joblib", "ray"))
     if backend == "ray":
-        from fedres.simulation.cluster import run_on_ray
+        from fedres.simulation.ray_backend import run_on_ray
 
         return run_on_ray(groups, progress)
     return map_unordered(run_group, groups, cores, progress)

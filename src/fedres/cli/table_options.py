@@ -1,0 +1,146 @@
+"""What commands on users' tables share: options, the verdict, and how a model reads new rows."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fedres.tables.read_table import Table
+    from fedres.tables.verdict import Verdict
+
+PANEL = "A table of rows (of several columns: a,b or a wildcard such as genre*)"
+CLIENT = typer.Option(help="Column that names the client of a row.", rich_help_panel=PANEL)
+LABEL = typer.Option(help="Column to predict.", rich_help_panel=PANEL)
+TIME = typer.Option(
+    help="Column with the time of a row: the last rows are then held out, otherwise random ones.",
+    rich_help_panel=PANEL,
+)
+CATEGORICAL = typer.Option(
+    help="Columns of numbers that are categories; texts always are.", rich_help_panel=PANEL
+)
+LOCAL = typer.Option(
+    help="Columns that local models see (default: a few narrow ones).", rich_help_panel=PANEL
+)
+GLOBAL = typer.Option(
+    "--global", help="Columns that the global model sees (default: all).", rich_help_panel=PANEL
+)
+TASK = typer.Option(
+    help="numbers or classes (default: texts, and two different numbers, are classes).",
+    rich_help_panel=PANEL,
+)
+SEED = typer.Option(
+    help="Decides which rows are held out, and the order of passes.", rich_help_panel=PANEL
+)
+JSON = typer.Option("--json", help="Print JSON instead of a table.")
+REPORT = typer.Option(help="Write an HTML report here.")
+MODEL = typer.Argument(help="Folder of a model.")
+
+
+class Columns(NamedTuple):
+    """Which columns are what, as options say it."""
+
+    client: str
+    label: str
+    time: str | None
+    categorical: str | None
+    local: str | None
+    global_: str | None
+
+    def read(self, path: Path) -> "Table":
+        """Read a table to learn from."""
+        from fedres.simulation.parallel import working
+        from fedres.tables.read_table import read_table
+
+        with working(f"reading {path}"):
+            return read_table(path, client=self.client, label=self.label, time=self.time)
+
+    def estimator(self, y: Any, task: str | None, seed: int) -> Any:
+        """The estimator they ask for."""
+        from fedres.tables.judging import estimator_for
+
+        return estimator_for(
+            y,
+            task,  # type: ignore[arg-type]
+            client=self.client,
+            categorical_features=_listed(self.categorical),
+            local_features=_listed(self.local),
+            global_features=_listed(self.global_),
+            random_state=seed,
+        )
+
+
+def _listed(text: str | None) -> list[str] | None:
+    return None if text is None else [name for name in text.split(",") if name]
+
+
+def show(
+    verdict: "Verdict",
+    table: Path,
+    report: Path | None,
+    as_json: bool,
+    model: dict[str, Any] | None = None,
+) -> None:
+    """Print a verdict, and what is to be said of the model, and write the report."""
+    model = model or {}
+    if as_json:
+        print(json.dumps({**verdict.to_dict(), **model}, indent=2))
+    else:
+        from fedres.report.verdict_table import print_verdict
+
+        print_verdict(verdict, table.name)
+        if model:
+            print(f"Model: {model['model']}")
+    if report is not None:
+        from fedres.report.verdict_page import write_verdict
+        from fedres.simulation.parallel import working
+
+        with working("writing the report"):
+            write_verdict(verdict, report, table.name, model)
+        if not as_json:
+            print(f"Report: {report.resolve()}")
+
+
+def open_model(folder: Path, client: Any = None) -> Any:
+    """The model in a folder, or what one client needs of it."""
+    from fedres.tables.loading import load
+    from fedres.tables.storage import open_folder
+
+    open_folder(folder)  # `load` would take any other name for that of a data set
+    return load(folder, client)
+
+
+def features(model: Any, path: Path, table: "Table") -> Any:
+    """Those columns of a new table that the model knows."""
+    names, frame = getattr(model, "feature_names_in_", None), table.frame
+    if (names is None) == hasattr(frame, "columns"):
+        kind = "svmlight text" if names is None else "a table with names of columns"
+        raise ValueError(f"{path} is of another kind than what the model learned from, {kind}")
+    if names is None:
+        return frame
+    for name in names:
+        if name not in frame:
+            there = ", ".join(map(str, frame.columns))
+            raise ValueError(
+                f"{path} has no column {name!r}, which the model needs: it has {there}"
+            )
+    return frame[list(names)]
+
+
+def refuse_unwritable(path: Path, is_table: bool = False) -> None:
+    """Refuse the name of a file that cannot be written, before any work is done for it."""
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise ValueError(f"cannot write {path}: name a file in a folder that exists")
+    if is_table and path.suffix not in (".csv", ".parquet"):
+        raise ValueError(f"cannot write {path}: name a .csv or .parquet file")
+
+
+def write_table(frame: "pd.DataFrame", path: Path) -> None:
+    """Write a table as the end of its name says."""
+    if path.suffix == ".parquet":
+        frame.to_parquet(path, index=False)
+    else:
+        frame.to_csv(path, index=False)

@@ -1,0 +1,301 @@
+"""What travels between clients and server, as objects and as bytes, and the count of bytes."""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedres.core.types import F32, F64, Matrix
+
+SCHEMA = 1
+_UPLOAD = struct.Struct("<BBHIII")  # schema, bits (+ 128: sparse), rows, client, round, version
+_MODEL = struct.Struct("<BBHIff")  # schema, unused, uploads used, version, low, high
+_SPARSE = 128
+
+Count = Any  # an int or an array of them
+
+RESIDUAL_BITS = (*range(1, 9), 16, 32)
+
+
+@dataclass(frozen=True, eq=False)
+class Upload:
+    """Z = (x^g, f(x^l; w_i), y) of one batch: all that ever leaves a client.
+
+    Attributes
+    ----------
+    client, round
+        Who sends it, and in which of its rounds it was made.
+    version
+        The global model that made the predictions.
+    x_global, residual, y
+        A row, a local prediction and a label a sample. The residual is what the server will
+        see: already rounded to `bits`.
+    bits
+        Bits a residual: 1 to 8, 16, 32, or 0 where there is no local model.
+    span
+        Range that residuals of fewer than 32 bits cover; agreed beforehand, not sent.
+
+    Examples
+    --------
+    >>> sent = Upload(3, 7, 6, np.float32([[1, 2]]), np.float32([0.5]), np.float32([1]))
+    >>> len(sent.pack())
+    32
+    >>> Upload.unpack(sent.pack(), width=2).residual
+    array([0.5], dtype=float32)
+    """
+
+    client: int
+    round: int
+    version: int
+    x_global: Matrix
+    residual: F32
+    y: F32
+    bits: int = 32
+    span: tuple[float, float] = (-1.0, 1.0)
+
+    def pack(self) -> bytes:
+        """The message as bytes."""
+        x = self.x_global
+        dense = isinstance(x, np.ndarray)
+        flags = self.bits if dense else self.bits | _SPARSE
+        head = _UPLOAD.pack(SCHEMA, flags, len(self.y), self.client, self.round, self.version)
+        features = (
+            [x.astype("<f4")]
+            if isinstance(x, np.ndarray)
+            else [np.diff(x.indptr).astype("<u4"), x.indices.astype("<u4"), x.data.astype("<f4")]
+        )
+        parts = [self.y.astype("<f4"), _encode(self.residual, self.bits, self.span), *features]
+        return head + b"".join(part.tobytes() for part in parts)
+
+    @classmethod
+    def unpack(cls, data: bytes, width: int, span: tuple[float, float] = (-1.0, 1.0)) -> "Upload":
+        """Read a message whose global features have that width."""
+        if len(data) < _UPLOAD.size:
+            raise ValueError(f"an upload has at least {_UPLOAD.size} bytes, this one {len(data)}")
+        schema, flags, rows, client, round_, version = _UPLOAD.unpack_from(data)
+        _check_schema(schema)
+        bits = flags & ~_SPARSE
+        if bits not in (0, *RESIDUAL_BITS) or rows == 0:
+            raise ValueError(
+                f"an upload claims {rows} rows with {bits}-bit residuals: it is broken"
+            )
+        reader = _Reader(data, _UPLOAD.size)
+        y = reader.take("<f4", rows)
+        residual = _decode(reader.take("u1", residual_bytes(rows, bits)), rows, bits, span)
+        x: Matrix
+        if flags & _SPARSE:
+            indptr = np.concatenate([[0], np.cumsum(reader.take("<u4", rows))])
+            indices, values = reader.take("<u4", indptr[-1]), reader.take("<f4", indptr[-1])
+            if indptr[-1] and indices.max() >= width:
+                raise ValueError(f"an upload has feature {indices.max()}, the model only {width}")
+            from scipy import sparse
+
+            x = sparse.csr_array((values, indices, indptr), shape=(rows, width))
+        else:
+            x = reader.take("<f4", rows * width).reshape(rows, width)
+        reader.finish()
+        for name, part in (("label", y), ("feature", values if flags & _SPARSE else x)):
+            if not np.isfinite(part).all():
+                raise ValueError(f"an upload of client {client} has a {name} that is not finite")
+        return cls(client, round_, version, x, residual, y, bits, span)
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalModel:
+    """The global model as published at the end of a round.
+
+    Attributes
+    ----------
+    version
+        t of G_t.
+    weights
+        w^g, the constant's weight last if it has one.
+    low, high
+        Range of the labels the server has learned from.
+    used
+        Per client, the rounds of its uploads that this version is the first to include. Only
+        the alignment ``aligned`` needs it; each client is sent its own alone.
+
+    Examples
+    --------
+    >>> model = GlobalModel(4, np.float32([0.5, 1.0]), -1.0, 1.0, {2: (3,)})
+    >>> GlobalModel.unpack(model.pack(client=2), client=2).used
+    {2: (3,)}
+    """
+
+    version: int
+    weights: F32
+    low: float
+    high: float
+    used: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def pack(self, client: int) -> bytes:
+        """The message to one client, as bytes."""
+        used = np.array(self.used.get(client, ()), "<u4")
+        head = _MODEL.pack(SCHEMA, 0, len(used), self.version, self.low, self.high)
+        return head + used.tobytes() + self.weights.astype("<f4").tobytes()
+
+    @classmethod
+    def unpack(cls, data: bytes, client: int) -> "GlobalModel":
+        """Read a message that came to that client."""
+        if len(data) < _MODEL.size or len(data) % 4:
+            raise ValueError(f"a global model message of {len(data)} bytes is broken or cut short")
+        schema, _, count, version, low, high = _MODEL.unpack_from(data)
+        _check_schema(schema)
+        reader = _Reader(data, _MODEL.size)
+        used = {client: tuple(map(int, reader.take("<u4", count)))} if count else {}
+        weights = reader.take("<f4", (len(data) - reader.at) // 4)
+        if not np.isfinite(weights).all():
+            raise ValueError(f"global model {version} has a weight that is not finite")
+        return cls(version, weights, low, high, used)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelUpload:
+    """z = (x^g, x^l, y) of one batch and the local model w_i: what FedRes.ERM sends.
+
+    Attributes
+    ----------
+    client, round
+        Who sends it, and in which of its rounds it was made.
+    x_global, x_local, y
+        A row of each view and a label a sample.
+    weights
+        The local model that made the predictions.
+    """
+
+    client: int
+    round: int
+    x_global: Matrix
+    x_local: Matrix
+    y: F32
+    weights: F64
+
+    def pack(self) -> bytes:
+        """The message as bytes."""
+        from scipy import sparse
+
+        # As an upload without residual, its features the two views side by side.
+        sides = (self.x_global, self.x_local)
+        x = (
+            np.hstack(sides)
+            if all(isinstance(side, np.ndarray) for side in sides)
+            else sparse.csr_array(sparse.hstack(sides, format="csr"))
+        )
+        upload = Upload(self.client, self.round, 0, x, np.zeros_like(self.y), self.y, bits=0)
+        return upload.pack() + self.weights.astype("<f4").tobytes()
+
+
+@dataclass
+class Ledger:
+    """Bytes sent so far."""
+
+    up: int = 0
+    down: int = 0
+
+
+def quantise(residual: F32, bits: int, span: tuple[float, float]) -> F32:
+    """The values that residuals have on arrival: the middle of one of 2^bits equal cells.
+
+    Examples
+    --------
+    >>> quantise(np.float32([-0.9, 0.1, 7.0]), 2, (-1.0, 1.0))
+    array([-0.75,  0.25,  0.75], dtype=float32)
+    """
+    if bits == 32:
+        return residual
+    return _middle(_cell(residual, bits, span), bits, span)
+
+
+def residual_bytes(rows: Count, bits: Count) -> Any:
+    """Bytes that so many residuals take in one message."""
+    return (rows * bits + 7) // 8
+
+
+def upload_bytes(rows: Count, features: Count, bits: Count, sparse: bool) -> Any:
+    """Bytes of one upload, or of many; `features` counts all values, stored zeros included."""
+    index = 4 * features + 4 * rows if sparse else 0
+    return _UPLOAD.size + 4 * rows + residual_bytes(rows, bits) + 4 * features + index
+
+
+def model_bytes(weights: int, used: int = 0) -> int:
+    """Bytes of one global model message."""
+    return _MODEL.size + 4 * (weights + used)
+
+
+def check_bits(bits: int) -> None:
+    """Refuse a number of residual bits that messages do not have."""
+    if bits not in RESIDUAL_BITS:
+        raise ValueError(f"residual_bits must be 1 to 8, 16 or 32, not {bits}")
+
+
+def _cell(residual: F32, bits: int, span: tuple[float, float]) -> F32:
+    low, high = map(np.float32, span)
+    cells = np.float32(2**bits)
+    cell: F32 = np.clip(np.floor((residual - low) / (high - low) * cells), 0, cells - 1)
+    return cell
+
+
+def _middle(cell: F32, bits: int, span: tuple[float, float]) -> F32:
+    low, high = map(np.float32, span)
+    return low + (cell + np.float32(0.5)) * ((high - low) / np.float32(2**bits))
+
+
+def _encode(residual: F32, bits: int, span: tuple[float, float]) -> NDArray[Any]:
+    if bits == 32:
+        return residual.astype("<f4")
+    codes = _cell(residual, bits, span)
+    if bits == 16:
+        return codes.astype("<u2")
+    if bits == 0:
+        return np.empty(0, "u1")
+    return np.packbits(np.unpackbits(codes.astype("u1")[:, None], axis=1)[:, 8 - bits :])
+
+
+def _decode(data: NDArray[Any], rows: int, bits: int, span: tuple[float, float]) -> F32:
+    if bits == 32:
+        residual = data.view("<f4").astype(np.float32)
+        if not np.isfinite(residual).all():
+            raise ValueError("an upload has a residual that is not finite")
+        return residual
+    if bits == 0:
+        return np.zeros(rows, np.float32)
+    if bits == 16:
+        return _middle(data.view("<u2").astype(np.float32), bits, span)
+    codes = np.unpackbits(data)[: rows * bits].reshape(rows, bits)
+    padded = np.pad(codes, ((0, 0), (8 - bits, 0)))
+    return _middle(np.packbits(padded, axis=1)[:, 0].astype(np.float32), bits, span)
+
+
+def _check_schema(schema: int) -> None:
+    if schema != SCHEMA:
+        raise ValueError(
+            f"a message has schema version {schema}, this fedres reads {SCHEMA}: "
+            "run the same fedres on clients and server"
+        )
+
+
+class _Reader:
+    def __init__(self, data: bytes, at: int) -> None:
+        self.data, self.at = data, at
+
+    def take(self, dtype: str, count: int) -> NDArray[Any]:
+        size = np.dtype(dtype).itemsize * int(count)
+        if self.at + size > len(self.data):
+            raise ValueError(
+                f"a message of {len(self.data)} bytes should have at least {self.at + size}: "
+                "it is cut short, or clients and server disagree on the number of features"
+            )
+        part = np.frombuffer(self.data, dtype, int(count), self.at)
+        self.at += size
+        return part.astype(part.dtype.newbyteorder("="))
+
+    def finish(self) -> None:
+        if self.at != len(self.data):
+            raise ValueError(
+                f"a message has {len(self.data) - self.at} bytes too many: "
+                "clients and server disagree on the number of features"
+            )

@@ -1,0 +1,178 @@
+"""What a Flower run agrees on: the settings in an app's pyproject.toml."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+from fedres.core.losses import find_loss
+from fedres.core.messages import check_bits, upload_bytes
+from fedres.core.sgd import ALIGNMENTS, Rule
+from fedres.core.steps import Adaptive
+
+MOST_ROWS = 2**16 - 1  # the header of an upload counts rows in two bytes
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a run, the same on the server and on every client.
+
+    Attributes
+    ----------
+    width_global, width_local
+        Number of features of each view.
+    features
+        JSON: the names of a table's ``columns``, and the ``encoder`` that makes features of
+        them; empty where samples come as numbers already.
+    label
+        Column of a table that holds the label.
+    negative, positive
+        The two classes, which are -1 and 1 to the models; empty where labels are numbers.
+    label_mean, label_scale
+        A label y that is a number is ``(y - mean) / scale`` to the models.
+    client_column, time_column
+        Columns that name the client, where one table holds many, and that tell when a row was
+        made: rows are then taken in that order. Empty where there are none.
+    data
+        Where nodes that name no data of their own find it: a table or ``digits``. Only nodes on
+        the server's machine share its files, as those of Flower's simulation runtime do.
+    loss, eta, alignment, radius, residual_bits
+        As in `fedres.core.sgd.Rule`; every step is adaptive.
+    label_low, label_high
+        Range of labels as the models see them; an upload with others is refused.
+    feature_limit
+        Clients clip features to this size; the server refuses an upload with larger ones.
+    batch
+        Rows a message.
+    passes
+        How often a client goes through its rows; 0 for as long as the run lasts.
+    rounds, seconds, patience
+        When to stop: after so many rounds (a round is an upload from every client there is), so
+        many seconds, or so many rounds without a lower loss. 0 for never.
+    refusals
+        After so many refused uploads a client is ignored.
+    history
+        How many old global models the alignments other than ``arrival`` can look back on.
+    folder
+        The run's folder on the server: checkpoint, log, model and report.
+    resume
+        Whether to go on from the checkpoint in that folder.
+
+    Examples
+    --------
+    >>> Settings.from_config({"width-global": 3, "width-local": 2, "batch": 500}).batch
+    500
+    """
+
+    width_global: int
+    width_local: int
+    features: str = ""
+    label: str = "y"
+    negative: str = ""
+    positive: str = ""
+    label_mean: float = 0.0
+    label_scale: float = 1.0
+    client_column: str = ""
+    time_column: str = ""
+    data: str = ""
+    loss: str = "squared"
+    eta: float = 0.5
+    alignment: str = "arrival"
+    radius: float = 100.0
+    residual_bits: int = 32
+    label_low: float = -1.0
+    label_high: float = 1.0
+    feature_limit: float = 10.0
+    batch: int = 1000
+    passes: int = 1
+    rounds: int = 20
+    seconds: int = 0
+    patience: int = 0
+    refusals: int = 20
+    history: int = 1000
+    folder: str = "run"
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        find_loss(self.loss)
+        check_bits(self.residual_bits)
+        if self.alignment not in ALIGNMENTS:
+            raise ValueError(
+                f"alignment must be one of {', '.join(ALIGNMENTS)}, not {self.alignment!r}"
+            )
+        if not 1 <= self.batch <= MOST_ROWS:
+            raise ValueError(f"batch must be 1 to {MOST_ROWS}, not {self.batch}")
+        if not self.label_low < self.label_high:
+            raise ValueError(
+                f"label-low must be less than label-high, not {self.label_low:g} and "
+                f"{self.label_high:g}"
+            )
+        for name in ("eta", "radius", "feature_limit", "label_scale", "refusals", "history"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{_dashed(name)} must be positive, not {getattr(self, name)}")
+        for name in ("width_global", "width_local", "passes", "rounds", "seconds", "patience"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{_dashed(name)} must not be negative: {getattr(self, name)}")
+        if not (self.rounds or self.seconds or self.patience or self.passes):
+            raise ValueError("the run would never stop: set rounds, seconds, patience or passes")
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "Settings":
+        """Read a run's configuration, whose names have dashes."""
+        known = {_dashed(field.name): field for field in fields(cls)}
+        if unknown := sorted(set(config) - set(known)):
+            raise ValueError(f"unknown setting {unknown[0]!r}: the settings are {', '.join(known)}")
+        values = {}
+        for name, value in config.items():
+            wanted: Any = known[name].type
+            if type(value) is not wanted and (wanted, type(value)) != (float, int):
+                raise ValueError(f"setting {name} must be {_words(wanted)}, not {value!r}")
+            values[known[name].name] = wanted(value)
+        if missing := {"width_global", "width_local"} - set(values):
+            raise ValueError(f"setting {_dashed(min(missing))} is missing: add it to the app")
+        return cls(**values)
+
+    def to_config(self) -> dict[str, Any]:
+        """The settings under the names that pyproject.toml has."""
+        return {_dashed(field.name): getattr(self, field.name) for field in fields(self)}
+
+    @cached_property
+    def rule(self) -> Rule:
+        """The arithmetic that follows from them."""
+        loss = find_loss(self.loss)
+        reach = self.label_high - self.label_low
+        return Rule(
+            Adaptive(self.eta),
+            loss,
+            self.alignment,  # type: ignore[arg-type]
+            radius=self.radius,
+            residual_bits=self.residual_bits,
+            # Few-bit residuals cover twice the range of the labels, as in simulations.
+            residual_span=loss.residuals
+            or (self.label_low - reach / 2, self.label_high + reach / 2),
+        )
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """What `features` says of tables."""
+        if not self.features:
+            raise ValueError(
+                "the app does not say what the columns of a table mean: make it with "
+                "`fedres flower init --like`"
+            )
+        described: dict[str, Any] = json.loads(self.features)
+        return described
+
+    @property
+    def largest_upload(self) -> int:
+        """Bytes that no honest upload exceeds."""
+        return int(upload_bytes(self.batch, self.batch * self.width_global, 32, sparse=True))
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _words(wanted: Any) -> str:
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[wanted]

@@ -1,0 +1,114 @@
+"""A bandit study as a page, and as a table in the terminal; and what a log says of policies."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from fedres.bandits.by_name import PERMUTED
+from fedres.bandits.environments import Method
+from fedres.bandits.estimates import Evaluation
+from fedres.bandits.study import ETAS, LOCAL_ETAS, TUNING_SEEDS, Study
+from fedres.report.bandit_figures import bandit_figures
+from fedres.report.names import NAMES
+from fedres.report.page import render
+from fedres.report.plots import to_svg
+from fedres.simulation.intervals import interval
+
+COLUMNS = ("policy", "method", "reward", "FedRes gains", "regret")
+
+
+def write_study(result: Study, path: Path) -> None:
+    """Write a study as a page that opens offline."""
+    page = render(
+        "bandit.html",
+        result=result,
+        columns=[*COLUMNS, *(["regret falls as T^"] if result.realizable else [])],
+        rows=_rows(result),
+        figures=[Markup(to_svg(figure)) for figure in bandit_figures(result).values()],
+        grid={"etas": ETAS, "local": LOCAL_ETAS, "seeds": TUNING_SEEDS},
+        permuted=PERMUTED,
+    )
+    path.write_text(page, encoding="utf-8")
+
+
+def print_study(result: Study) -> None:
+    """Print what every policy earned with every method, and the verdict."""
+    title = (
+        f"{result.data}: {result.clients} clients, {result.rounds} rounds, round-trip delay "
+        f"{result.delay}, reward delay {result.reward_delay}, {result.seeds} seeds"
+    )
+    console = Console()
+    rows = [row[: len(COLUMNS)] for row in _rows(result)]
+    console.print(_table(title, COLUMNS, rows))
+    console.print(result.verdict(), highlight=False)
+    if result.realizable:
+        fit = result.exponent(result.best_policy(), "fedres")
+        fall = f"Its average regret falls as T^({fit.mean:.2f} ± {fit.half:.2f}) at the end."
+        console.print(fall, highlight=False)
+    console.print(
+        "Averages of all decisions, with 95% intervals over seeds; gains of FedRes are paired by "
+        "seed. Regret is against the best pair of models.",
+        style="dim",
+        highlight=False,
+    )
+
+
+def print_evaluations(log: Path, found: dict[tuple[str, Method], Evaluation]) -> None:
+    """Print what a log says policies would have earned."""
+    first = next(iter(found.values()))
+    rows = [
+        [
+            policy,
+            NAMES[method],
+            *(str(one) for one in (result.ips, result.snips, result.dr)),
+            f"{result.effective:,.0f}",
+        ]
+        for (policy, method), result in found.items()
+    ]
+    console = Console()
+    columns = ("policy", "method", "IPS", "SNIPS", "doubly robust", "events")
+    console.print(_table("What each policy would have earned, estimated", columns, rows))
+    unknown = f" ({first.left_out:,} more have no known reward)" if first.left_out else ""
+    console.print(
+        f"In {log} its own policy earned {first.logged} in {first.events:,} decisions{unknown}.",
+        highlight=False,
+    )
+    console.print(
+        "95% intervals over decisions. Policies learn while the log is replayed. Events: how "
+        "many decisions of its own the log is worth to a policy; distrust estimates from few.",
+        style="dim",
+        highlight=False,
+    )
+
+
+def _rows(result: Study) -> list[list[str]]:
+    rows = []
+    for (policy, method), outcome in result.outcomes.items():
+        gain = result.gain_over(policy, method)
+        row = [
+            policy,
+            NAMES[method],
+            str(interval(outcome.reward)),
+            "" if method == "fedres" else f"{gain.mean:+.3f} ± {gain.half:.3f}",
+            str(interval(outcome.regret)),
+        ]
+        if result.realizable:
+            fit = result.exponent(policy, method)
+            row.append(f"{fit.mean:.2f} ± {fit.half:.2f}")
+        rows.append(row)
+    return rows
+
+
+def _table(title: str, columns: Sequence[str], rows: list[list[str]]) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in columns:
+        words = column in ("policy", "method")
+        table.add_column(column, justify="left" if words else "right", no_wrap=True)
+    for before, row in zip([None, *rows], rows, strict=False):
+        again = before is not None and before[0] == row[0]
+        table.add_row("" if again else row[0], *row[1:])
+    return table

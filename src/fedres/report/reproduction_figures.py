@@ -1,0 +1,167 @@
+"""The figures of a reproduction, and the numbers behind them."""
+
+from collections.abc import Callable, Iterator
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from fedres.paper.protocol import FIGURES, SCHEMES
+from fedres.paper.reproduce import Reproduction
+from fedres.report.names import COLOURS
+from fedres.report.plots import STYLE
+from fedres.report.theory_figures import appendix_c_figures, regret_figure
+from fedres.simulation.intervals import interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LINES: dict[str, dict[str, Any]] = {
+    "independent": {"color": COLOURS["independent"], "marker": "s"},
+    "central": {"color": COLOURS["central"], "marker": "^"},
+    "aligned": {"color": "#9333ea", "marker": "D", "linestyle": "--"},
+    "arrival": {"color": COLOURS["fedres"], "marker": "o"},
+    "arrival-2": {"color": "#0d9488", "marker": "v"},
+    "erm": {"color": "#15803d", "marker": "P"},
+}
+
+
+def draw(result: Reproduction) -> Iterator[tuple[str, str, Figure, "pd.DataFrame"]]:
+    """Name, title, figure and numbers of everything that was run."""
+    mpl.rcParams.update(STYLE)
+    for name in result.figures:
+        title = FIGURES[name]
+        if name == "appendix-c":
+            yield from appendix_c_figures(result.synthetic[name])
+            continue
+        if name == "regret":
+            yield name, title, *regret_figure(result.synthetic[name])
+            continue
+        numbers = summarise(result.table[result.table.figure == name])
+        if name in ("overall", "local-all", "vw-default"):
+            yield name, title, _by_set(result, numbers, title), numbers
+        elif name == "clients":
+            yield name, title, _panels(result, numbers, "clients", title), numbers
+        elif name == "delay":
+            yield name, title, _panels(result, numbers, "delay", title), numbers
+        elif name == "clients-delay":
+            for delay in (20, 80):
+                part = numbers[numbers.delay == delay]
+                full = f"{title}: round trip of {delay} rounds"
+                yield f"{name}-{delay}", full, _panels(result, part, "clients", full), part
+        else:
+            x = "residual_bits" if name == "bits" else "megabytes"
+            yield name, title, _panels(result, numbers, x, title), numbers
+
+
+def summarise(table: "pd.DataFrame") -> "pd.DataFrame":
+    """Mean accuracy with its 95% interval over seeds, a row a point."""
+    keys = ["data", "scheme", "clients", "delay", "residual_bits", "batch"]
+    groups = table[table.accuracy.notna()].groupby(keys, sort=False)
+    numbers = groups.agg(
+        accuracy=("accuracy", "mean"),
+        half=("accuracy", lambda values: interval(values).half),
+        seeds=("accuracy", "count"),
+        samples=("samples", "mean"),
+        megabytes=("bytes_up", "mean"),
+        down=("bytes_down", "mean"),
+    ).reset_index()
+    numbers["megabytes"] = (numbers.megabytes + numbers.pop("down")) / 1e6
+    return numbers
+
+
+def _by_set(result: Reproduction, numbers: "pd.DataFrame", title: str) -> Figure:
+    """A column a data set, a dot a scheme; P = 50 above, P = 10 below."""
+    figure = Figure(figsize=(10, 6.6), layout="constrained")
+    schemes = [name for name in SCHEMES if name in set(numbers.scheme)]
+    for axes, few in zip(figure.subplots(2, 1), (False, True), strict=True):
+        for at, name in enumerate(result.data):
+            mine = numbers[numbers.data == name]
+            part = mine[mine.clients == (mine.clients.min() if few else mine.clients.max())]
+            for k, scheme in enumerate(schemes):
+                row = part[part.scheme == scheme]
+                if len(row):
+                    _dot(axes, at + 0.16 * (k - (len(schemes) - 1) / 2), row.iloc[0], scheme)
+        labels = [_label(result, name, numbers, few) for name in result.data]
+        axes.set_xticks(range(len(result.data)), labels)
+        axes.set_ylabel("test accuracy")
+        axes.set_title(f"P = {10 if few else 50} clients", loc="left")
+        axes.grid(axis="x", visible=False)
+    _legend(figure, schemes)
+    figure.suptitle(f"{title} (95% intervals over {result.seeds} seeds)", fontweight="bold")
+    return figure
+
+
+def _dot(axes: Axes, x: float, row: Any, scheme: str) -> None:
+    line = LINES[scheme]
+    axes.errorbar(
+        x, row.accuracy, row.half, fmt=line["marker"], color=line["color"], capsize=3, ms=5
+    )
+
+
+def _label(result: Reproduction, name: str, numbers: "pd.DataFrame", few: bool) -> str:
+    counts = numbers[numbers.data == name].clients
+    clients = counts.min() if few else counts.max()
+    usual = clients == (10 if few else 50)
+    return name + _star(result, name) + ("" if usual else f"\nP = {clients}")
+
+
+def _star(result: Reproduction, name: str) -> str:
+    return " (sample)" if name in result.notes else ""
+
+
+def _panels(result: Reproduction, numbers: "pd.DataFrame", x: str, title: str) -> Figure:
+    """A panel a data set, a line with its band a scheme."""
+    draw_x: dict[str, tuple[str, Callable[[Axes], object] | None]] = {
+        "clients": ("number of clients", None),
+        "delay": ("round-trip delay (rounds)", None),
+        "residual_bits": ("bits a residual", _powers),
+        "megabytes": ("megabytes sent in a run, up and down", None),
+    }
+    columns = min(4, len(result.data))
+    rows = ceil(len(result.data) / columns)
+    figure = Figure(figsize=(3.1 * columns + 0.6, 2.7 * rows + 0.9), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    schemes = [name for name in SCHEMES if name in set(numbers.scheme)]
+    for axes, name in zip(grid.flat, result.data, strict=False):
+        mine = numbers[numbers.data == name]
+        for scheme in schemes:
+            part = mine[mine.scheme == scheme].sort_values(x)
+            line = LINES[scheme]
+            if len(part) == 1 and x == "residual_bits":  # Central sends no residual
+                part = part.loc[part.index.repeat(2)].assign(residual_bits=[1, 32])
+            axes.plot(part[x], part.accuracy, ms=3.5, lw=1.5, **line)
+            axes.fill_between(
+                part[x],
+                part.accuracy - part.half,
+                part.accuracy + part.half,
+                color=line["color"],
+                alpha=0.18,
+                lw=0,
+            )
+        label, adjust = draw_x[x]
+        if adjust is not None:
+            adjust(axes)
+        axes.set_xlabel(label)
+        fixed = "" if x == "clients" else f", P = {mine.clients.max()}"
+        axes.set_title(name + _star(result, name) + fixed)
+        if axes in grid[:, 0]:
+            axes.set_ylabel("test accuracy")
+    for axes in list(grid.flat)[len(result.data) :]:
+        axes.set_visible(False)
+    _legend(figure, schemes)
+    figure.suptitle(f"{title} (95% bands over {result.seeds} seeds)", fontweight="bold")
+    return figure
+
+
+def _powers(axes: Axes) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
+
+
+def _legend(figure: Figure, schemes: list[str]) -> None:
+    handles = [Line2D([], [], label=SCHEMES[scheme].label, **LINES[scheme]) for scheme in schemes]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(schemes))

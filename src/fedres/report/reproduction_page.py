@@ -1,0 +1,90 @@
+"""The report of a reproduction: figures, numbers, claims and one page."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from fedres.paper.protocol import CLIENTS, EVERYWHERE, SCHEMES, VW_DEFAULT_ETA
+from fedres.paper.reproduce import Reproduction
+from fedres.paper.tuning import TUNING_SEEDS
+from fedres.report.page import render
+from fedres.report.plots import to_svg
+from fedres.report.reproduction_figures import draw
+from fedres.simulation.intervals import Interval, interval
+
+
+def write_reproduction(result: Reproduction, folder: Path) -> Path:
+    """Write everything into a folder and return the page's path."""
+    pictures = folder / "figures"
+    pictures.mkdir(parents=True, exist_ok=True)
+    figures = []
+    for name, title, figure, numbers in draw(result):
+        figure.savefig(pictures / f"{name}.png", dpi=110)
+        svg = to_svg(figure)
+        (pictures / f"{name}.svg").write_text(svg, encoding="utf-8")
+        numbers.to_csv(pictures / f"{name}.csv", index=False, float_format="%.6g")
+        figures.append({"name": name, "title": title, "svg": Markup(svg)})
+    (folder / "claims.json").write_text(json.dumps(claims_as_dicts(result), indent=2) + "\n")
+
+    page = render(
+        "reproduction.html",
+        result=result,
+        rows=list(_summary(result)),
+        schemes=SCHEMES,
+        columns=EVERYWHERE,
+        figures=figures,
+        forms={form: SCHEMES[form].label for form in result.claims},
+        counts={form: _count(result, form) for form in result.claims},
+        redraws=_redraws(result),
+        protocol={
+            "clients": CLIENTS,
+            "tuning": f"{TUNING_SEEDS[0]} to {TUNING_SEEDS[-1]}",
+            "vw_eta": VW_DEFAULT_ETA,
+        },
+    )
+    path = folder / "report.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def claims_as_dicts(result: Reproduction) -> dict[str, list[dict[str, Any]]]:
+    """Every claim, by form of FedRes, as plain values."""
+    return {form: [asdict(claim) for claim in claims] for form, claims in result.claims.items()}
+
+
+def _summary(result: Reproduction) -> Any:
+    """Accuracy without delay at the most clients, a row a data set."""
+    for name in result.data:
+        table = result.table
+        mine = table[(table.data == name) & (table.delay == 0) & (table.residual_bits == 32)]
+        mine = mine[mine.figure.isin(["overall", "delay", "clients"])]
+        mine = mine[mine.clients == result.many[name]].drop_duplicates(["scheme", "seed"])
+        cells: dict[str, Interval] = {
+            str(scheme): interval(part.accuracy) for scheme, part in mine.groupby("scheme")
+        }
+        if cells:
+            best = max(cells, key=lambda scheme: cells[scheme].mean)
+            yield {"data": name, "clients": result.many[name], "cells": cells, "best": best}
+
+
+def _count(result: Reproduction, form: str) -> str:
+    verdicts = [claim.verdict for claim in result.claims[form]]
+    return ", ".join(
+        f"{verdicts.count(verdict)} {verdict}"
+        for verdict in ("holds", "does not hold", "undecided")
+    ).replace("holds", "hold", 1)
+
+
+def _redraws(result: Reproduction) -> dict[str, str]:
+    """Per set, how often the merged classes had to be drawn again."""
+    if result.table.empty:
+        return {}
+    once = result.table.drop_duplicates(["data", "clients", "seed", "local"])
+    found = {}
+    for name, part in once.groupby("data", sort=False):
+        if part.redraws.sum():
+            found[str(name)] = f"{int(part.redraws.sum())} times for {len(part)} federations"
+    return found

@@ -1,0 +1,109 @@
+"""A verdict as a page, and its figures."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedres.report.names import COLOURS
+from fedres.report.page import render
+from fedres.report.plots import STYLE, to_svg
+from fedres.report.verdict_table import LABELS, NOTE, heads, protocol, rows
+from fedres.tables.verdict import METHODS, Group, Method, Verdict
+from fedres.tables.verdict_words import WORDS, shown
+
+AGAINST: tuple[Method, ...] = ("central", "independent")
+QUESTIONS = {"central": "does personalisation pay?", "independent": "does sharing pay?"}
+GREY = "#94a3b8"
+
+
+def write_verdict(verdict: Verdict, path: Path, data: str, model: Mapping[str, Any]) -> None:
+    """Write a verdict as a page; `model` is what is to be said of a model that was trained."""
+    figures = [
+        errors_plot(verdict),
+        rows_plot(verdict),
+        *(clients_plot(verdict, m) for m in AGAINST),
+    ]
+    page = render(
+        "verdict.html",
+        verdict=verdict,
+        data=data,
+        protocol=protocol(verdict),
+        heads=heads(verdict),
+        rows=rows(verdict),
+        note=NOTE,
+        model=model,
+        figures=[Markup(to_svg(figure)) for figure in figures],
+    )
+    path.write_text(page, encoding="utf-8")
+
+
+def errors_plot(verdict: Verdict) -> Figure:
+    """The error of each method, with intervals."""
+    figure, axes = _axes()
+    error = verdict.metrics[0]
+    for at, method in enumerate(METHODS):
+        score = verdict.score(method, error)
+        colour = COLOURS.get(method, GREY)
+        axes.errorbar(at, score.mean, score.half, fmt="o", capsize=6, lw=2, color=colour)
+        axes.annotate(shown(score), (at, score.mean), (10, -3), textcoords="offset points")
+    axes.set_xticks(range(len(METHODS)), [LABELS[method] for method in METHODS])
+    axes.set_xlim(-0.4, len(METHODS) - 0.2)
+    axes.set_ylabel(f"{WORDS[error]} (smaller is better)")
+    axes.set_title("Error on held-out rows, with 95% intervals over clients")
+    return figure
+
+
+def rows_plot(verdict: Verdict) -> Figure:
+    """What FedRes gains, for clients of few training rows up to many."""
+    figure, axes = _axes()
+    for method in AGAINST:
+        groups = verdict.by_training_rows(method)
+        at = np.arange(len(groups))
+        mean, half = np.array([group.gain for group in groups]).T
+        axes.plot(at, mean, marker="o", ms=4, color=COLOURS[method], label=_against(method))
+        axes.fill_between(at, mean - half, mean + half, color=COLOURS[method], alpha=0.2, lw=0)
+    axes.axhline(0, color="black", lw=0.8)
+    axes.set_xticks(at, [_group_label(group) for group in groups])
+    axes.set_xlabel("training rows of a client (below: how many clients)")
+    axes.set_ylabel(f"{WORDS[verdict.metrics[0]]} gained by FedRes")
+    axes.set_title("For whom it pays: above 0 FedRes is better (95% bands)")
+    axes.legend()
+    return figure
+
+
+def clients_plot(verdict: Verdict, method: Method) -> Figure:
+    """A histogram of what clients gain."""
+    figure, axes = _axes()
+    gains, counts = verdict.gains_of_clients(method), verdict.counts(method)
+    # A few clients with a row or two would stretch the axis.
+    edge = float(np.quantile(np.abs(gains), 0.99)) or 1.0
+    bins = np.linspace(-edge, edge, 42)
+    axes.hist(gains.clip(-edge, edge), bins=bins.tolist(), color=COLOURS[method])
+    axes.axvline(0, color="black", lw=0.8)
+    axes.set_xlabel(f"{WORDS[verdict.metrics[0]]} gained by FedRes (outermost: and beyond)")
+    axes.set_ylabel("clients")
+    axes.set_title(
+        f"Against {LABELS[method]}, {counts.gain:,} clients gain and {counts.lose:,} lose"
+    )
+    return figure
+
+
+def _against(method: Method) -> str:
+    return f"against {LABELS[method]}: {QUESTIONS[method]}"
+
+
+def _group_label(group: Group) -> str:
+    span = f"{group.low}" if group.high == group.low + 1 else f"{group.low}+"
+    return f"{span}\n({group.clients:,})"
+
+
+def _axes() -> tuple[Figure, Axes]:
+    mpl.rcParams.update(STYLE)
+    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+    return figure, figure.subplots()

@@ -1,0 +1,159 @@
+"""Independent, Central and FedRes side by side on the same federations."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fedres.core.sgd import Alignment
+from fedres.core.types import F64
+from fedres.simulation.dataset import Dataset, load
+from fedres.simulation.engine import simulate
+from fedres.simulation.intervals import Interval, interval
+from fedres.simulation.parallel import run_all, working
+from fedres.simulation.run import Run
+from fedres.simulation.settings import SGD_METHODS, Method
+from fedres.simulation.split import federate
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One method over all seeds, one entry a seed."""
+
+    accuracy: F64
+    loss: F64
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+    curves: F64  # (seeds, rounds): average loss up to each round
+    accuracy_per_client: F64  # (seeds, clients)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `compare` found."""
+
+    data: str
+    clients: int
+    delay: int
+    seeds: int
+    rounds: int
+    alignment: Alignment
+    outcomes: dict[Method, Outcome]
+
+    def gain_over(self, method: Method) -> Interval:
+        """Accuracy of FedRes less that of another method, paired by seed."""
+        return interval(self.outcomes["fedres"].accuracy - self.outcomes[method].accuracy)
+
+    def verdict(self) -> str:
+        """One sentence: does personal + shared beat only personal and only shared here?"""
+        parts = []
+        for method in ("independent", "central"):
+            gain = self.gain_over(method)
+            relation = gain.in_words("beats", "loses to")
+            points = f"{100 * gain.mean:+.1f} ± {100 * gain.half:.1f} points"
+            parts.append(f"{relation} {method} ({points})")
+        return f"On {self.data}, FedRes {' and '.join(parts)}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, for JSON."""
+        return {
+            "data": self.data,
+            "clients": self.clients,
+            "delay": self.delay,
+            "seeds": self.seeds,
+            "rounds": self.rounds,
+            "alignment": self.alignment,
+            "verdict": self.verdict(),
+            "methods": {
+                method: {
+                    "accuracy": float(outcome.accuracy.mean()),
+                    "accuracy_interval": _or_none(interval(outcome.accuracy).half),
+                    "accuracy_per_seed": outcome.accuracy.tolist(),
+                    "loss": float(outcome.loss.mean()),
+                    "loss_interval": _or_none(interval(outcome.loss).half),
+                    "bytes_up": outcome.bytes_up,
+                    "bytes_down": outcome.bytes_down,
+                    "seconds": outcome.seconds,
+                }
+                for method, outcome in self.outcomes.items()
+            },
+        }
+
+
+def compare(
+    data: str | Dataset = "digits",
+    *,
+    clients: int = 10,
+    delay: int = 0,
+    seeds: int = 20,
+    rounds: int = 500,
+    alignment: Alignment = "arrival",
+    cores: int | None = None,
+    progress: bool = False,
+) -> Comparison:
+    """Run the three methods on the same federations, one a seed.
+
+    Parameters
+    ----------
+    data
+        A data set or the name of one.
+    clients, delay, rounds, alignment
+        As in `federate` and `simulate`; Independent has no delay.
+    seeds
+        How many federations.
+    cores
+        Cores to use; None for all.
+    progress
+        Whether to show a progress bar.
+
+    Examples
+    --------
+    >>> import fedres
+    >>> print(fedres.compare(seeds=2, rounds=60).verdict()[:17])
+    On digits, FedRes
+    """
+    if seeds < 1:
+        raise ValueError(f"seeds must be at least 1, not {seeds}")
+    dataset = load(data) if isinstance(data, str) else data
+
+    def one(seed: int) -> dict[Method, Run]:
+        federation = federate(dataset, clients=clients, seed=seed)
+        return {
+            method: simulate(
+                federation, method, rounds=rounds, delay=delay, alignment=alignment, seed=seed
+            )
+            for method in SGD_METHODS
+        }
+
+    with working("loading compiled code (the first time, compiling it)", progress):
+        one(0)  # not to be timed
+    bar = f"comparing on {dataset.name}" if progress else None
+    runs = run_all([partial(one, seed) for seed in range(seeds)], cores, bar)
+    return Comparison(
+        dataset.name,
+        clients,
+        delay,
+        seeds,
+        rounds,
+        alignment,
+        {method: _outcome([run[method] for run in runs]) for method in SGD_METHODS},
+    )
+
+
+def _outcome(runs: list[Run]) -> Outcome:
+    steps = np.arange(1, len(runs[0].loss_by_round) + 1)
+    return Outcome(
+        np.array([run.accuracy for run in runs]),
+        np.array([run.loss for run in runs]),
+        runs[0].bytes_up,
+        runs[0].bytes_down,
+        sum(run.seconds for run in runs),
+        np.array([np.cumsum(run.loss_by_round) / steps for run in runs]),
+        np.array([run.accuracy_per_client for run in runs]),
+    )
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

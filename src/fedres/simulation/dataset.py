@@ -1,0 +1,125 @@
+"""Multiclass data sets, by name or by path."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike, fspath
+from pathlib import Path
+
+import numpy as np
+
+from fedres.core.types import F32, I64
+from fedres.simulation.data_files import data_folder, find, read
+from fedres.simulation.known_sets import SETS, Known
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A multiclass data set.
+
+    Attributes
+    ----------
+    name
+        How it is called in tables and figures.
+    x, y
+        Rows of features and their classes.
+    x_test, y_test
+        Its own test rows, or None: then a third of the rows is held out when it is federated.
+    note
+        What a figure must say of it, such as that it is a sample.
+    """
+
+    name: str
+    x: F32
+    y: I64
+    x_test: F32 | None = None
+    y_test: I64 | None = None
+    note: str = ""
+
+    @cached_property
+    def rows_by_class(self) -> tuple[dict[int, I64], dict[int, I64]]:
+        """Which training rows and which test rows each class of the training rows has."""
+        classes = np.unique(self.y).tolist()
+        tests = np.empty(0, np.int64) if self.y_test is None else self.y_test
+        train, test = (
+            {c: np.flatnonzero(labels == c) for c in classes} for labels in (self.y, tests)
+        )
+        return train, test
+
+
+def load(name: str | PathLike[str]) -> Dataset:
+    """Return the data set of that name, or the one in that file.
+
+    Named sets are looked for in the folder FEDRES_DATA and among the downloads of
+    ``fedres data get``; `fedres.simulation.known_sets.SETS` holds what is known of them. Where
+    sensorless is absent its sample sensorless2200 is returned, whose name and note say so.
+
+    Parameters
+    ----------
+    name
+        The name of a set, or the path of any other svmlight, CSV (``.csv``) or Parquet
+        (``.parquet``) file, plain or compressed (``.gz``, ``.bz2``, ``.xz``). In a CSV or Parquet
+        file the label is the column `label`, `class`, `target` or `y`, otherwise the last one; its
+        values are numbered in their order, from 0. All other columns must be numeric.
+
+    Examples
+    --------
+    >>> load("digits").x.shape
+    (1797, 64)
+    """
+    name = fspath(name)
+    if name == "digits":
+        return _digits()
+    if name in SETS:
+        return _named(SETS[name])
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise ValueError(
+            f"there is neither a data set nor a file {name!r}: choose one of {', '.join(SETS)}, or "
+            "give the path of an svmlight, CSV or Parquet file"
+        )
+    return Dataset(path.name.split(".")[0] or path.name, *read(path))
+
+
+def _digits() -> Dataset:
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    return Dataset("digits", (bunch.data / 16).astype(np.float32), bunch.target.astype(np.int64))
+
+
+def _named(known: Known) -> Dataset:
+    found = find(known)
+    if found is None:
+        if known.sample and find(SETS[known.sample]):
+            return _named(SETS[known.sample])
+        command = f"run `fedres data get {known.name}`, or " if known.downloads else ""
+        raise ValueError(f"{known.name} is not here: {command}{where_to_put(known)}")
+    source, paths = found
+    parts = [
+        read(path, (rows, known.features)) for path, rows in zip(paths, known.rows, strict=True)
+    ]
+    width = max(x.shape[1] for x, _ in parts)
+    x, y = _scaled(parts[0][0], width, source.divide), parts[0][1]
+    note = source.note or known.note
+    if len(parts) == 1:
+        return Dataset(known.name, x, y, note=note)
+    x_test, y_test = _scaled(parts[1][0], width, source.divide), parts[1][1]
+    return Dataset(known.name, x, y, x_test, y_test, note)
+
+
+def _scaled(x: F32, width: int, divide: float) -> F32:
+    # svmlight leaves out zeros, so a part that lacks the last features is narrower.
+    if x.shape[1] < width:
+        x = np.pad(x, ((0, 0), (0, width - x.shape[1])))
+    return x if divide == 1 else x / np.float32(divide)
+
+
+def where_to_put(known: Known) -> str:
+    """Say in words which files of a set to put where."""
+    files = ", or ".join(" and ".join(source.files) for source in known.sources)
+    folder = data_folder()
+    if folder is None:
+        where = "a folder and set FEDRES_DATA to it"
+    else:
+        where = f"{folder} (FEDRES_DATA{'' if folder.is_dir() else ': no such folder yet'})"
+    return f"put {files} (plain, .gz, .bz2 or .xz) into {where}"

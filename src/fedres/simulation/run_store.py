@@ -1,0 +1,87 @@
+"""Finished runs on disk, so that a sweep that was stopped goes on where it was."""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from functools import cache
+from hashlib import blake2b
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+
+class RunStore:
+    """Results by key, in one SQLite file.
+
+    Each batch of results is a transaction: after a kill at any moment it is there or it is not.
+    Several processes may share a file.
+
+    Parameters
+    ----------
+    path
+        The file; made if absent. None keeps results in memory only.
+
+    Examples
+    --------
+    >>> store = RunStore(None)
+    >>> store.put({"a": {"accuracy": 0.9}})
+    >>> store.get(["a", "b"])
+    {'a': {'accuracy': 0.9}}
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            # Sweeps write from one thread, though not always from the one that opened the file.
+            self._base = sqlite3.connect(path or ":memory:", timeout=60, check_same_thread=False)
+            with self._base:
+                self._base.execute(
+                    "CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, row TEXT)"
+                )
+        except sqlite3.DatabaseError as error:
+            raise ValueError(
+                f"{path} is not a store of runs ({error}): delete it or name another"
+            ) from None
+
+    def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Those of the results that are there."""
+        found = {}
+        for key in keys:
+            row = self._base.execute("SELECT row FROM runs WHERE key = ?", (key,)).fetchone()
+            if row is not None:
+                found[key] = json.loads(row[0])
+        return found
+
+    def put(self, rows: Mapping[str, Mapping[str, Any]]) -> None:
+        """Keep results, all or none of them."""
+        with self._base:
+            self._base.executemany(
+                "INSERT OR REPLACE INTO runs VALUES (?, ?)",
+                [(key, json.dumps(row)) for key, row in rows.items()],
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._base.close()
+
+
+def digest(*parts: bytes) -> str:
+    """A short name for bytes.
+
+    Examples
+    --------
+    >>> digest(b"fedres") == digest(b"fed", b"res")
+    False
+    """
+    sum_ = blake2b(digest_size=12)
+    for part in parts:
+        sum_.update(len(part).to_bytes(8, "little") + part)
+    return sum_.hexdigest()
+
+
+@cache
+def code_digest() -> str:
+    """A name for the code that decides a run's outcome: results of other code are not reused."""
+    root = Path(str(files("fedres")))
+    return digest(*(path.read_bytes() for path in sorted(root.rglob("*.py"))))

@@ -1,0 +1,1 @@
+"""Rows of users: read, encoded, learned from, judged, and kept in model folders."""

@@ -1,0 +1,130 @@
+"""The values of a table's columns, all at once or one by one: as numbers, or as categories."""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedres.core.types import F64, I64
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Values: TypeAlias = "pd.Series[Any] | NDArray[Any]"
+# What pandas calls the objects in a column that are numbers, and those that are dates.
+NUMBERS = {"boolean", "integer", "floating", "mixed-integer-float", "decimal"}
+TIMES = {"date", "datetime", "datetime64"}
+
+
+def are_numbers(values: Values) -> bool:
+    """Whether the values of a column are numbers, truth values, dates or durations."""
+    if isinstance(values, np.ndarray):
+        return True
+    import pandas as pd
+
+    is_duration = pd.api.types.is_timedelta64_dtype(values.dtype)
+    return pd.api.types.is_numeric_dtype(values.dtype) or is_duration or _are_times(values, NUMBERS)
+
+
+def _are_times(values: "pd.Series[Any]", or_objects: Iterable[str] = ()) -> bool:
+    import pandas as pd
+
+    if values.dtype == object:
+        return pd.api.types.infer_dtype(values) in TIMES.union(or_objects)
+    return pd.api.types.is_datetime64_any_dtype(values.dtype)
+
+
+def as_floats(name: str, values: Values) -> F64:
+    """A numeric column as floats, NaN where missing; dates and durations are seconds."""
+    x: F64
+    if isinstance(values, np.ndarray):
+        x = np.asarray(values, np.float64)
+    else:
+        x = _series_as_floats(name, values)
+    if (infinite := np.flatnonzero(np.isinf(x))).size:
+        raise unfit(name, x[infinite[0]], "not a finite number", int(infinite[0]))
+    return x
+
+
+def _series_as_floats(name: str, values: "pd.Series[Any]") -> F64:
+    import pandas as pd
+
+    if _are_times(values):
+        values = pd.to_datetime(values, utc=True) - pd.Timestamp(0, tz="UTC")
+    if pd.api.types.is_timedelta64_dtype(values.dtype):
+        values = values.dt.total_seconds()
+    if pd.api.types.is_complex_dtype(values.dtype):
+        raise unfit(name, values.iloc[0], "complex", 0)
+    if not pd.api.types.is_numeric_dtype(values.dtype):
+        # Texts that are numbers will do, and so will a column where all is missing.
+        numbers = pd.to_numeric(values.astype(object), errors="coerce")
+        if (bad := np.flatnonzero(numbers.isna() & values.notna())).size:
+            raise unfit(name, values.iloc[bad[0]], "not a number", int(bad[0]))
+        values = numbers
+    x: F64 = values.to_numpy(np.float64, na_value=np.nan)
+    return x
+
+
+def as_float(name: str, value: Any) -> float:
+    """One value of a numeric column as a float, NaN where missing."""
+    if is_missing(value):
+        return float("nan")
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, date):
+        moment = value if isinstance(value, datetime) else datetime.combine(value, time())
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    try:
+        x = float(value)
+    except (TypeError, ValueError):
+        raise unfit(name, value, "not a number") from None
+    if abs(x) == float("inf"):
+        raise unfit(name, value, "not a finite number")
+    return x
+
+
+def unfit(name: str, value: Any, why: str, row: int | None = None) -> ValueError:
+    """The error that a numeric column has a value that cannot be used."""
+    where = "" if row is None else f" in row {row}"
+    shown = value.item() if isinstance(value, np.generic) else value
+    return ValueError(f"column {name!r} has {shown!r}{where}, which is {why}: correct or remove it")
+
+
+def factorise(values: Values) -> tuple[I64, Iterable[Any]]:
+    """Number the different values of a column; missing ones have number -1."""
+    import pandas as pd
+
+    try:
+        return pd.factorize(values)
+    except TypeError:  # lists cannot be told apart, tuples can
+        tuples = pd.Series(values).map(lambda v: tuple(v) if pd.api.types.is_list_like(v) else v)
+        return pd.factorize(tuples)
+
+
+def categories_in(value: Any) -> Iterator[str]:
+    """The categories in one value: the parts of a list, and of a text those between |.
+
+    Examples
+    --------
+    >>> list(categories_in("Action|Comedy")), list(categories_in([3, 4.0])), list(categories_in(""))
+    (['Action', 'Comedy'], ['3', '4'], [])
+    """
+    if isinstance(value, str):
+        yield from filter(None, map(str.strip, value.split("|")))
+    elif isinstance(value, Iterable):
+        for part in value:
+            yield from categories_in(part)
+    elif not is_missing(value):
+        # A column of whole numbers becomes one of floats as soon as one is missing.
+        whole = isinstance(value, float | np.floating) and value.is_integer()
+        yield str(int(value) if whole else value)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a single value is None, NaN or one of pandas' marks for what is missing."""
+    try:
+        return value is None or not value == value  # noqa: PLR0124, SIM201
+    except TypeError:  # pandas.NA is neither equal to itself nor not
+        return True

@@ -1,0 +1,123 @@
+"""Clients by their ids: all whole numbers, or all strings."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedres.core.types import I64
+
+ALONE = ""  # the id of the one client there is where none are named
+
+
+class Clients:
+    """Numbers for client ids, from 0, in the order in which they come.
+
+    Parameters
+    ----------
+    ids
+        Those known to begin with.
+
+    Examples
+    --------
+    >>> clients = Clients()
+    >>> clients.learn(["bob", "ann", "bob"], rows=3)
+    array([0, 1, 0])
+    >>> clients.find(["ann", "cyd"], rows=2)
+    array([ 1, -1])
+    >>> clients.ids
+    ['bob', 'ann']
+    """
+
+    def __init__(self, ids: Iterable[Any] = ()) -> None:
+        self._number = {id_: i for i, id_ in enumerate(ids)}
+
+    @property
+    def ids(self) -> list[Any]:
+        """All ids, by their numbers."""
+        return list(self._number)
+
+    def __len__(self) -> int:
+        return len(self._number)
+
+    def __contains__(self, id_: object) -> bool:
+        return id_ in self._number
+
+    def find(self, groups: Any, rows: int) -> I64:
+        """The number of each row's client, -1 where it is unknown or missing.
+
+        Without groups they are the only client's rows, if there is but one.
+        """
+        if groups is None:
+            return np.full(rows, self.find_one(None))
+        codes, ids = _factorise(groups, rows)
+        return np.array([*map(self.find_one, ids), -1], np.int64)[codes]
+
+    def find_one(self, id_: Any) -> int:
+        """The number of one client, -1 if it is unknown."""
+        return self._number.get(self._only(None) if id_ is None else id_, -1)
+
+    def learn(self, groups: Any, rows: int) -> I64:
+        """The number of each row's client; the unknown get one."""
+        if groups is None:
+            return np.full(rows, self.learn_one(None))
+        codes, ids = _factorise(groups, rows)
+        if (lost := np.flatnonzero(codes < 0)).size:
+            raise ValueError(f"groups has no client in row {lost[0]}: give every row one")
+        return np.array(self._add(ids), np.int64)[codes]
+
+    def learn_one(self, id_: Any) -> int:
+        """The number of one client, a new one if it is unknown."""
+        return self._add([self._only(ALONE) if id_ is None else id_])[0]
+
+    def _only(self, otherwise: Any) -> Any:
+        return next(iter(self._number)) if len(self) == 1 else otherwise
+
+    def _add(self, ids: Sequence[Any]) -> list[int]:
+        known = next(iter(self._number), ids[0])
+        for id_ in ids:
+            if isinstance(id_, str) != isinstance(known, str):
+                raise ValueError(
+                    f"clients are known by ids such as {known!r}, and {id_!r} is of another kind: "
+                    "give all ids as strings, or all as whole numbers"
+                )
+        return [self._number.setdefault(id_, len(self._number)) for id_ in ids]
+
+
+def _factorise(groups: Any, rows: int) -> tuple[I64, list[Any]]:
+    """The different ids, and which of them each row has, -1 for none."""
+    import pandas as pd
+
+    values = groups if isinstance(groups, pd.Series | pd.Index | np.ndarray) else _objects(groups)
+    if values.ndim != 1 or len(values) != rows:
+        raise ValueError(
+            f"groups has shape {values.shape} for {rows} rows of X: give one client id a row"
+        )
+    codes, ids = pd.factorize(values)
+    return codes, [plain_id(id_) for id_ in ids.tolist()]
+
+
+def _objects(groups: Sequence[Any]) -> Any:
+    # Not asarray of a list: it would make [1, "a"] strings.
+    values = np.empty(len(groups), object)
+    values[:] = groups
+    return values
+
+
+def plain_id(id_: Any) -> int | str:
+    """An id as a Python number or string.
+
+    Examples
+    --------
+    >>> plain_id(np.int32(7)), plain_id(7.0), plain_id("7")
+    (7, 7, '7')
+    """
+    if isinstance(id_, str):
+        return str(id_)
+    try:
+        whole = int(id_)
+    except (TypeError, ValueError, OverflowError):
+        whole = None
+    if whole is None or whole != id_ or not -(2**63) <= whole < 2**63:
+        raise ValueError(f"a client id is a string or a whole number, not {id_!r}")
+    return whole

@@ -1,0 +1,284 @@
+"""Kinds of columns, and the features that their values become."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from hashlib import blake2b
+from math import isfinite, isnan
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from fedres.core.types import F32, I64
+from fedres.tables.cell_values import Values, as_float, as_floats, categories_in, factorise, unfit
+
+LARGEST = float(np.finfo(np.float32).max)
+HASH_BITS = 18
+
+
+class Features(NamedTuple):
+    """The features of a column, row after row: how many, which in rising order, their values."""
+
+    counts: I64
+    indices: I64
+    values: F32
+
+
+@dataclass(frozen=True)
+class Number:
+    """A numeric column, standardised; what is missing is the mean.
+
+    Attributes
+    ----------
+    mean, scale
+        A value x becomes ``(x - mean) * scale``; a column that does not vary has scale 0.
+    missing
+        Whether a second feature is 1 where the value is missing.
+    """
+
+    name: str
+    mean: float
+    scale: float
+    missing: bool
+    kind: ClassVar[str] = "number"
+
+    @classmethod
+    def learn(cls, name: str, values: Values) -> "Number":
+        """Learn mean and scale from the values that are there."""
+        x = as_floats(name, values)
+        known = x[~np.isnan(x)]
+        missing = len(known) < len(x)
+        largest = float(np.abs(known).max(initial=0.0))
+        # In units of the largest value no square is too large; a tiny one cannot be a unit.
+        if largest < np.finfo(np.float64).tiny:
+            return cls(name, 0.0, 0.0, missing)
+        units = known / largest
+        mean, deviation = float(units.mean()), float(units.std())
+        varies = deviation > 4 * np.finfo(np.float64).eps
+        return cls(name, mean * largest, 1 / deviation / largest if varies else 0.0, missing)
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        return 1 + self.missing
+
+    @property
+    def names(self) -> Iterator[str]:
+        """The names of the features."""
+        yield self.name
+        if self.missing:
+            yield f"{self.name}=missing"
+
+    def features(self, values: Values) -> Features:
+        """The features of every row."""
+        x = as_floats(self.name, values)
+        absent = np.isnan(x)
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = np.where(absent, 0, (x - self.mean) * self.scale).astype(np.float32)
+        if (bad := np.flatnonzero(~np.isfinite(z))).size:
+            raise unfit(self.name, x[bad[0]], "too large", int(bad[0]))
+        if not self.missing:
+            return Features(np.broadcast_to(1, len(z)), np.broadcast_to(0, len(z)), z)
+        counts = 1 + absent
+        indices = np.zeros(counts.sum(), np.int64)
+        indices[np.cumsum(counts)[absent] - 1] = 1
+        filled = np.ones(len(indices), np.float32)
+        filled[indices == 0] = z
+        return Features(counts, indices, filled)
+
+    def features_of(self, value: Any) -> tuple[list[int], list[float]]:
+        """The features of one value: which, and their values."""
+        x = as_float(self.name, value)
+        if isnan(x):
+            return ([0, 1], [0.0, 1.0]) if self.missing else ([0], [0.0])
+        z = (x - self.mean) * self.scale
+        if not abs(z) <= LARGEST:
+            raise unfit(self.name, value, "too large")
+        return [0], [z]
+
+
+class Category(ABC):
+    """A column of categories, none, one or several in a row: each is a feature that is 1."""
+
+    name: str
+    missing: bool
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of features that stand for categories."""
+
+    @abstractmethod
+    def find(self, category: str) -> int | None:
+        """The feature of a category, or None if it has none."""
+
+    @property
+    def width(self) -> int:
+        """The number of features; where values may be missing, the last says so."""
+        return self.size + self.missing
+
+    def features(self, values: Values) -> Features:
+        """The features of every row."""
+        codes, uniques = factorise(values)
+        # Missing values have code -1, the last.
+        rows = [self.features_of(value)[0] for value in (*uniques, None)]
+        lengths = np.array([len(row) for row in rows])
+        found = np.array([index for row in rows for index in row], np.int64)
+        counts = lengths[codes]
+        begin = (np.cumsum(lengths) - lengths)[codes]
+        indices = found[ragged(begin, counts)]
+        return Features(counts, indices, np.ones(len(indices), np.float32))
+
+    def features_of(self, value: Any) -> tuple[list[int], list[float]]:
+        """The features of one value: which, and their values."""
+        categories = list(categories_in(value))
+        if self.missing and not categories:
+            return [self.size], [1.0]
+        found = {i for category in categories if (i := self.find(category)) is not None}
+        return sorted(found), [1.0] * len(found)
+
+
+@dataclass(frozen=True)
+class OneHot(Category):
+    """A column of a limited number of categories, a feature each. Unknown ones have none."""
+
+    name: str
+    categories: tuple[str, ...]
+    missing: bool
+    kind: ClassVar[str] = "one-hot"
+
+    @property
+    def size(self) -> int:
+        """The number of categories."""
+        return len(self.categories)
+
+    @property
+    def names(self) -> Iterator[str]:
+        """The names of the features."""
+        yield from (f"{self.name}={category}" for category in self.categories)
+        if self.missing:
+            yield f"{self.name}=missing"
+
+    @cached_property
+    def _number(self) -> dict[str, int]:
+        return {category: i for i, category in enumerate(self.categories)}
+
+    def find(self, category: str) -> int | None:
+        """The feature of a category, or None if it is unknown."""
+        return self._number.get(category)
+
+
+@dataclass(frozen=True)
+class Hashed(Category):
+    """A column of many categories: each, known or not, has one of 2**bits features."""
+
+    name: str
+    bits: int
+    missing: bool
+    kind: ClassVar[str] = "hashed"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bits <= 30:
+            raise ValueError(f"hash_bits must be from 1 to 30, not {self.bits}")
+
+    @property
+    def size(self) -> int:
+        """The number of features that stand for categories."""
+        return 1 << self.bits
+
+    @property
+    def names(self) -> Iterator[str]:
+        """The names of the features."""
+        yield from (f"{self.name}#{i}" for i in range(self.size))
+        if self.missing:
+            yield f"{self.name}=missing"
+
+    def find(self, category: str) -> int:
+        """The feature of a category.
+
+        Examples
+        --------
+        >>> Hashed("item", bits=18, missing=False).find("Comedy")
+        218106
+        """
+        # Not Python's hash, which is another one in every process.
+        digest = blake2b(category.encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "little") % self.size
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A column of a sparse matrix, multiplied by a number; what is missing is zero."""
+
+    name: str
+    scale: float
+    kind: ClassVar[str] = "scaled"
+    width: ClassVar[int] = 1
+
+    @property
+    def names(self) -> Iterator[str]:
+        """The name of the feature."""
+        yield self.name
+
+    def features_of(self, value: Any) -> tuple[list[int], list[float]]:
+        """The feature of one value: which, and its value."""
+        x = as_float(self.name, value)
+        return ([0], [x * self.scale]) if abs(x) > 0 else ([], [])
+
+
+Column = Number | OneHot | Hashed | Scaled
+KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (Number, OneHot, Hashed, Scaled)}
+READ: dict[Any, Callable[[Any], Any]] = {
+    **{kind: kind for kind in (str, int, bool)},
+    float: lambda value: float(value) if isfinite(value) else None,
+    tuple[str, ...]: lambda values: tuple(map(str, values)),
+}
+
+
+def learn_categories(
+    name: str, values: Values, hash_bits: int | None, max_categories: int
+) -> OneHot | Hashed:
+    """Learn which categories a column has; hash them if `hash_bits` is given or they are many."""
+    codes, uniques = factorise(values)
+    rows = [list(categories_in(value)) for value in uniques]
+    missing = bool((codes < 0).any()) or not all(rows)
+    categories = {category for row in rows for category in row}
+    if hash_bits is None and len(categories) <= max_categories:
+        return OneHot(name, tuple(sorted(categories)), missing)
+    return Hashed(name, HASH_BITS if hash_bits is None else hash_bits, missing)
+
+
+def ragged(begin: I64, counts: I64) -> I64:
+    """The numbers from begin[i] on, counts[i] of them, for one i after the other.
+
+    Examples
+    --------
+    >>> ragged(np.array([7, 0, 3]), np.array([2, 0, 3]))
+    array([7, 8, 3, 4, 5])
+    """
+    ends = np.cumsum(counts)
+    return np.repeat(begin - ends + counts, counts) + np.arange(ends[-1] if len(ends) else 0)
+
+
+def describe(column: Column) -> dict[str, Any]:
+    """The column as plain JSON."""
+    values = {field.name: getattr(column, field.name) for field in fields(column)}
+    return {"kind": column.kind} | {
+        name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
+    }
+
+
+def recall(described: Mapping[str, Any]) -> Column:
+    """The column that was described.
+
+    Examples
+    --------
+    >>> recall(describe(Number("year", 1999.0, 0.2, missing=False)))
+    Number(name='year', mean=1999.0, scale=0.2, missing=False)
+    """
+    kind = KINDS[described["kind"]]
+    column = kind(**{field.name: READ[field.type](described[field.name]) for field in fields(kind)})
+    if describe(column) != described:
+        raise ValueError(f"{described} is not a column")
+    return column

@@ -1,0 +1,99 @@
+"""Rows as users give them, a DataFrame, an array or a sparse matrix, by the names of columns."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+import numpy as np
+from scipy import sparse
+
+from fedres.tables.cell_values import Values, unfit
+
+Source = Literal["table", "array", "csr"]
+
+
+class Input:
+    """Rows with named columns.
+
+    Parameters
+    ----------
+    X
+        A DataFrame, a 2-D array of numbers, or a sparse matrix of numbers.
+    like
+        If not None, arrays and sparse matrices are made what it says.
+
+    Attributes
+    ----------
+    source
+        Which of the three it is.
+    names
+        The columns; of arrays and matrices they are ``x0``, ``x1``, ...
+    """
+
+    def __init__(self, X: Any, like: Source | None = None) -> None:
+        import pandas as pd
+
+        self.source: Source
+        if isinstance(X, pd.DataFrame):
+            self.source, self.x = "table", X
+            self.names = [str(name) for name in X.columns]
+        else:
+            if (like or ("csr" if sparse.issparse(X) else "array")) == "csr":
+                self.source, self.x = "csr", _csr(X)
+            else:
+                self.source, self.x = "array", _array(X)
+            self.names = [f"x{i}" for i in range(self.x.shape[1])]
+        self._number = {name: i for i, name in enumerate(self.names)}
+        if len(self._number) < len(self.names):
+            twice = next(name for i, name in enumerate(self.names) if self._number[name] != i)
+            raise ValueError(f"two columns are called {twice!r}: rename one")
+
+    def __len__(self) -> int:
+        return int(self.x.shape[0])
+
+    def __getitem__(self, name: str) -> Values:
+        if name not in self._number:
+            raise ValueError(f"there is no column {name!r}: the columns are {_listed(self.names)}")
+        i = self._number[name]
+        column: Values = self.x.iloc[:, i] if self.source == "table" else self.x[:, i]
+        return column
+
+    def matching(self, patterns: Sequence[str] | str, what: str) -> list[str]:
+        """The columns that are named, also by wildcards, in their order."""
+        found = set()
+        for pattern in [patterns] if isinstance(patterns, str) else patterns:
+            # A name may hold brackets, which mean something else in a wildcard.
+            matches = {name for name in self.names if pattern in ("*", name)} or {
+                name for name in self.names if fnmatchcase(name, pattern)
+            }
+            if not matches:
+                raise ValueError(
+                    f"{what} names {pattern!r}, but the columns are {_listed(self.names)}"
+                )
+            found |= matches
+        return [name for name in self.names if name in found]
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names if len(names) <= 50 else [*names[:50], "..."])
+
+
+def _array(X: Any) -> Any:
+    x = X.toarray() if sparse.issparse(X) else np.asarray(X)
+    if x.ndim != 2 or x.dtype.kind not in "biuf":
+        raise ValueError(
+            f"rows must be a DataFrame or a 2-D array of numbers, not {x.dtype} in "
+            f"{x.ndim} dimensions"
+        )
+    return x
+
+
+def _csr(X: Any) -> sparse.csr_array:
+    x = sparse.csr_array(X if sparse.issparse(X) else _array(X), dtype=np.float32)
+    if not x.has_canonical_format:
+        x = x.copy()  # the user's own is left alone
+        x.sum_duplicates()
+    if (bad := np.flatnonzero(~np.isfinite(x.data))).size:
+        row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
+        raise unfit(f"x{x.indices[bad[0]]}", x.data[bad[0]], "not a finite number", row)
+    return x

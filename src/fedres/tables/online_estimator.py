@@ -1,0 +1,102 @@
+"""Single rows as dicts, river's convention: `learn_one` and `predict_one`."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedres.core.types import F32, Matrix
+from fedres.tables.client_ids import Clients, plain_id
+from fedres.tables.dict_encoder import DictEncoder
+from fedres.tables.estimator import FedResEstimator, Names, all_or_nothing, in_range
+from fedres.tables.labels import Labels
+from fedres.tables.online_models import SparseRow
+
+
+class OnlineEstimator(FedResEstimator):
+    """An estimator that also learns from dicts, before or after any table."""
+
+    _supervised: ClassVar[bool] = True  # river asks
+
+    def learn_one(self, x: Mapping[str, Any], y: Any) -> None:
+        """Learn from one row.
+
+        After a table it equals `partial_fit` on that row. A model that begins with it hashes the
+        names of features, learns their scale and that of the labels as it goes, and takes in new
+        features and classes at any time.
+
+        Parameters
+        ----------
+        x
+            Features by name, with the client under the name `client`.
+        y
+            The label.
+        """
+        self._refuse_erm()
+        self._check_parameters()
+        features, id_ = self._row(x)
+        if self.client is not None and id_ is None:
+            raise ValueError(f"the row has no {self.client!r}, which names its client: add it")
+        label = self._check_label(y)
+        with all_or_nothing(self):
+            if not hasattr(self, "_models"):
+                self.encoder_ = self._dict_encoder()
+                self._labels, self._clients = self._no_labels(), Clients()
+                self._begin_online()
+            self._learn_row(features, id_, label)
+
+    def _dict_encoder(self) -> DictEncoder:
+        shared, own = _names(self.global_features), _names(self.local_features)
+        if self.method == "independent":
+            own = ["*"] if shared is None else [*shared, *(own or [])]
+        return DictEncoder(_names(self.categorical_features) or [], own, shared)
+
+    def _learn_row(self, features: dict[str, Any], id_: Any, y: NDArray[Any]) -> None:
+        # All that may be refused comes before anything changes.
+        encoder, labels = self.encoder_, self._labels
+        x_global: Matrix | SparseRow
+        x_local: Matrix | SparseRow
+        if isinstance(encoder, DictEncoder):
+            numbers = encoder.numbers_in(features)
+            client = self._clients.learn_one(id_)
+            encoder.see(numbers)
+            for _ in range(labels.grow(y)):
+                self._models.add_output()
+            x_global, x_local = encoder.transform_one(features)
+            targets = labels.targets(y)
+        else:
+            x_global, x_local = in_range(encoder.transform_one(features))
+            targets = labels.targets(y)
+            client = self._clients.learn_one(id_)
+        rows = self._models.rows(x_global, x_local, np.array([client]))
+        self._models.learn(rows, targets)
+        labels.see(y)
+
+    def _score_one(self, x: Mapping[str, Any]) -> F32:
+        """The sums of both models for one row, (outputs, 1)."""
+        features, id_ = self._row(x)
+        client = np.array([self._clients.find_one(id_)])
+        x_global, x_local = in_range(self.encoder_.transform_one(features))
+        return self._models.predict(self._models.rows(x_global, x_local, client, new=False))
+
+    def _row(self, x: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        """The features of a dict, and its client, None if it names none."""
+        features = {str(name): value for name, value in x.items() if name != self.client}
+        id_ = None if self.client is None else x.get(self.client)
+        return features, None if id_ is None else plain_id(id_)
+
+    @abstractmethod
+    def _check_label(self, y: Any) -> NDArray[Any]:
+        """An array of one label."""
+
+    @abstractmethod
+    def _no_labels(self) -> Labels:
+        """Labels of which none was seen yet."""
+
+
+def _names(names: Names) -> list[str] | None:
+    if names is None:
+        return None
+    return [names] if isinstance(names, str) else list(names)

@@ -1,0 +1,200 @@
+"""Tables of users: files of rows, each with a client, a label and perhaps a time."""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fedres.core.types import F64, I64
+from fedres.simulation.data_files import (
+    DAMAGE,
+    damaged,
+    kind_of,
+    read_svmlight,
+    refuse_numbers_as_names,
+    unpacked,
+)
+from fedres.tables.cell_values import as_floats, factorise
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[Any]
+WHOLE = re.compile(r"-?\d{1,18}")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of a table.
+
+    Attributes
+    ----------
+    frame
+        The columns that are features: a DataFrame, or a CSR matrix from svmlight text.
+    y
+        The label of every row, as it was given.
+    client
+        The client of every row, a whole number or a string; None where there is none.
+    time
+        The time of every row; dates are seconds.
+    """
+
+    frame: "pd.DataFrame | sparse.csr_array"
+    y: Array | None = None
+    client: Array | None = None
+    time: F64 | None = None
+
+    def __len__(self) -> int:
+        return int(self.frame.shape[0])
+
+    def take(self, rows: I64) -> "Table":
+        """Those rows, in that order."""
+        frame = self.frame[rows] if sparse.issparse(self.frame) else self.frame.iloc[rows]
+        return Table(
+            frame, *(None if a is None else a[rows] for a in (self.y, self.client, self.time))
+        )
+
+
+def read_table(
+    path: str | PathLike[str],
+    *,
+    client: str | None,
+    label: str | None,
+    time: str | None = None,
+    optional: Collection[str] = (),
+    known_clients: Array | None = None,
+    width: int = 0,
+) -> Table:
+    r"""Read a CSV (``.csv``), Parquet (``.parquet``) or svmlight file; rows are sorted by time.
+
+    In svmlight text the target is the label, ``qid:`` the client, and feature 7 is column x7.
+
+    Parameters
+    ----------
+    path
+        The file, also compressed (``.gz``, ``.bz2``, ``.xz``).
+    client, label, time
+        The columns that are no features, None for what there is not.
+    optional
+        Which of ``client``, ``label`` and ``time`` need not be there. Single rows may then lack
+        their client, too.
+    known_clients
+        Ids of a model: those read become numbers or strings, as these are.
+    width
+        How many columns svmlight text is known to have: it does not say.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "films.csv"
+    ...     _ = path.write_text("user,genre,stars,day\nann,Drama,4,2020-05-02\nbob,,5,2020-05-01")
+    ...     table = read_table(path, client="user", label="stars", time="day")
+    >>> table.client, table.y, list(table.frame)
+    (array(['bob', 'ann'], dtype=object), array([5, 4]), ['genre'])
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}: give a CSV, Parquet or svmlight file")
+    if kind_of(path) == ".svm":
+        return _read_svmlight(path, client, time, optional, width)
+    frame = _read_frame(path)
+    there = ", ".join(map(str, frame.columns))
+    columns = {}
+    for role, name in (("client", client), ("label", label), ("time", time)):
+        if name is None:
+            continue
+        if name in frame:
+            columns[role] = frame.pop(name)
+            if role != "client" or role not in optional:
+                _refuse_missing(path, role, columns[role])
+        elif role not in optional:
+            raise ValueError(f"{path} has no column {name!r} for the {role}: it has {there}")
+    try:
+        table = Table(
+            frame,
+            columns["label"].to_numpy(copy=True) if "label" in columns else None,
+            client_ids(columns["client"], known_clients) if "client" in columns else None,
+            as_floats(str(time), columns["time"]) if "time" in columns else None,
+        )
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return table if table.time is None else table.take(np.argsort(table.time, kind="stable"))
+
+
+def _read_frame(path: Path) -> "pd.DataFrame":
+    import pandas as pd
+
+    try:
+        with unpacked(path) as stream:
+            if kind_of(path) == ".parquet":
+                frame = pd.read_parquet(stream)
+            else:
+                frame = pd.read_csv(stream, engine="pyarrow")
+                refuse_numbers_as_names(frame)
+    except DAMAGE as error:
+        raise damaged(path, error) from None
+    if len(frame) == 0:
+        raise damaged(path, "it holds no rows")
+    return frame
+
+
+def _refuse_missing(path: Path, role: str, column: "pd.Series[Any]") -> None:
+    missing = column.isna().to_numpy()
+    if column.dtype.kind == "f":
+        missing = missing | np.isinf(column.to_numpy(np.float64, na_value=np.nan))
+    if missing.any():
+        row = int(missing.argmax())
+        raise ValueError(
+            f"{path}: row {row + 1} has {column.iloc[row]} for its {role}, in column "
+            f"{column.name!r}: fill or remove such rows, {missing.sum()} in all"
+        )
+
+
+def client_ids(column: "pd.Series[Any]", known: Array | None) -> Array:
+    """Client ids: whole numbers or strings, and None for those that are missing."""
+    codes, uniques = factorise(column)
+    # Whole numbers become floats as soon as one is missing.
+    texts = [
+        str(int(value))
+        if isinstance(value, float | np.floating) and value.is_integer()
+        else str(value)
+        for value in uniques
+    ]
+    whole = [WHOLE.fullmatch(text) is not None for text in texts]
+    if known is None:
+        numbers = column.dtype.kind in "iuf" and all(whole)
+    else:
+        numbers = known.dtype.kind in "iu"
+    ids = np.array([*texts, None], object)
+    if numbers:
+        ids[:-1][whole] = [
+            int(text) for text, is_whole in zip(texts, whole, strict=True) if is_whole
+        ]
+    found: Array = ids[codes]
+    return found.astype(np.int64) if numbers and all(whole) and (codes >= 0).all() else found
+
+
+def _read_svmlight(
+    path: Path, client: str | None, time: str | None, optional: Collection[str], width: int
+) -> Table:
+    if time is not None and "time" not in optional:
+        raise ValueError(f"{path} is read as svmlight text, which has no times: give a CSV file")
+    with unpacked(path) as stream:
+        # Of two files only one may use feature 0: column numbers must not depend on that.
+        x, y, qid = read_svmlight(path, stream, zero_based=True)
+    x.resize(x.shape[0], max(width, x.shape[1]))
+    if not np.isfinite(y).all():
+        row = int(np.flatnonzero(~np.isfinite(y))[0])
+        raise ValueError(f"{path}: row {row + 1} has {y[row]} for its label: remove such rows")
+    if len(qid) == len(y):
+        return Table(x, y, qid)
+    if len(qid) or (client is not None and "client" not in optional):
+        raise ValueError(f"{path} has a client (qid:) in {len(qid)} of {len(y)} rows: give all one")
+    return Table(x, y)

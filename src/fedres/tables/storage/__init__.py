@@ -1,0 +1,11 @@
+"""Models on disk: a folder of arrays (safetensors) and an index (JSON); no code is stored or run.
+
+``model.json`` says what the model is, and names the file of every group of arrays with its size
+and digests.
+"""
+
+from fedres.tables.storage.ids import pack_ids, unpack_ids
+from fedres.tables.storage.reading import Stored, open_folder
+from fedres.tables.storage.writing import refuse_foreign, write
+
+__all__ = ["Stored", "open_folder", "pack_ids", "refuse_foreign", "unpack_ids", "write"]

@@ -1,0 +1,150 @@
+"""Writing a model, whole or not at all."""
+
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from fedres.tables.storage.ids import Array
+from fedres.tables.storage.index import NAME, OURS, index_text, read_index
+
+# No header is longer; a damaged one may say so.
+LONGEST_HEADER = 100_000_000
+
+
+def write(
+    folder: str | os.PathLike[str],
+    meta: Mapping[str, Any],
+    arrays: Mapping[str, Mapping[str, Array]],
+) -> None:
+    """Write a model; one that the folder holds is replaced.
+
+    Files of arrays get new names, and the index, which names them, is replaced last. So whenever
+    this is interrupted, the folder holds the old model or the new one.
+
+    Parameters
+    ----------
+    folder
+        Made if absent; refused if it holds anything but a model.
+    meta
+        What JSON can hold.
+    arrays
+        Groups of arrays by name; a group is one file.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from fedres.tables.storage import open_folder
+    >>> with TemporaryDirectory() as folder:
+    ...     write(folder, {"loss": "squared"}, {"global": {"weights": np.float32([1, 2, 3])}})
+    ...     stored = open_folder(folder)
+    >>> stored.meta, stored.slice("global", "weights", 1, 3)
+    ({'loss': 'squared'}, array([2., 3.], dtype=float32))
+    """
+    folder = Path(folder)
+    index_text(meta, {})  # what cannot be written is refused before anything is
+    groups = {name: _writeable(name, group) for name, group in arrays.items()}
+    refuse_foreign(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(folder) as bring_to_disk:
+        entries = {name: _write_group(folder, name, group) for name, group in groups.items()}
+        bring_to_disk()
+        _write_index(folder, index_text(meta, entries))
+        bring_to_disk()
+        _sweep(folder, {entry["file"] for entry in entries.values()})
+
+
+def _writeable(group: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    if not re.fullmatch(r"\w+", group):
+        raise ValueError(f"a group of arrays is named by letters, digits and _, not {group!r}")
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"array {name!r} of {group!r} must hold numbers, not {array.dtype}")
+    # As they lie in memory is as they are written.
+    return {
+        name: np.require(array, array.dtype.newbyteorder("<"), "C")
+        for name, array in arrays.items()
+    }
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Refuse to save in what is no folder, or in one that holds anything but a model."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is a file: name a folder to save the model in")
+    if (folder / NAME).exists():
+        try:
+            read_index(folder)
+        except ValueError as error:
+            raise ValueError(f"{error}; to save there, delete it first") from None
+        return
+    for path in folder.iterdir():
+        if not OURS.fullmatch(path.name):
+            raise ValueError(
+                f"{folder} holds {path.name} and no model: save in a new or an empty folder"
+            )
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[Callable[[], None]]:
+    """Make writers take turns where the system can; gives what brings the folder to the disk."""
+    if os.name != "posix":
+        yield lambda: None
+        return
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # not all network folders can be locked
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield lambda: os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _write_group(folder: Path, name: str, arrays: dict[str, Array]) -> dict[str, Any]:
+    from safetensors.numpy import save
+
+    content = save(arrays)
+    file = f"{name}-{secrets.token_hex(8)}.safetensors"
+    _write_file(folder / file, content)
+    return {
+        "file": file,
+        "bytes": len(content),
+        "header_sha256": sha256(read_header(BytesIO(content))).hexdigest(),
+        "sha256": sha256(content).hexdigest(),
+    }
+
+
+def read_header(file: IO[bytes]) -> bytes:
+    """The begin of a safetensors file, which names the arrays, their types and places."""
+    length = file.read(8)
+    return length + file.read(min(int.from_bytes(length, "little"), LONGEST_HEADER))
+
+
+def _write_index(folder: Path, text: bytes) -> None:
+    part = folder / f"model-{secrets.token_hex(8)}.part"
+    _write_file(part, text)
+    os.replace(part, folder / NAME)
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sweep(folder: Path, keep: set[str]) -> None:
+    for path in folder.iterdir():
+        if OURS.fullmatch(path.name) and path.name not in keep:
+            with suppress(OSError):  # one that is in use goes next time
+                path.unlink()

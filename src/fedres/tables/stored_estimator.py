@@ -1,0 +1,81 @@
+"""Estimators on disk; `fedres.tables.storage` says how."""
+
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from fedres.tables.classifier import FedResClassifier
+from fedres.tables.client_ids import Clients, plain_id
+from fedres.tables.dict_encoder import DictEncoder
+from fedres.tables.encoder import Encoder
+from fedres.tables.estimator import FedResEstimator
+from fedres.tables.labels import ClassLabels, NumberLabels
+from fedres.tables.online_models import OnlineModels, Settings
+from fedres.tables.regressor import FedResRegressor
+from fedres.tables.storage import Stored, pack_ids, unpack_ids, write
+
+KINDS: dict[str, tuple[type[FedResEstimator], Any]] = {
+    "regressor": (FedResRegressor, NumberLabels),
+    "classifier": (FedResClassifier, ClassLabels),
+}
+CHOSEN = (
+    "eta_", "shrinkage_", "passes_", "ridge_global_", "validation_", "n_features_in_",
+    "columns_",  # which of a table's columns is what: `fedres fit` notes it, to read new tables
+)  # fmt: skip
+
+
+def save(model: FedResEstimator, folder: str | PathLike[str]) -> None:
+    """Write a model, all that is needed to predict and to go on learning."""
+    global_, local = model._models.pack(len(model._clients))
+    meta = {
+        "kind": next(kind for kind, (cls, _) in KINDS.items() if isinstance(model, cls)),
+        "parameters": {name: _plain(value) for name, value in model.get_params().items()},
+        "chosen": {name: _plain(getattr(model, name)) for name in CHOSEN if hasattr(model, name)},
+        "names": list(getattr(model, "feature_names_in_", [])),
+        "encoder": model.encoder_.to_dict(),
+        "labels": model._labels.to_dict(),
+        "settings": model._models.settings._asdict(),
+    }
+    ids = pack_ids(model._clients.ids)
+    write(folder, meta, {"global": global_, "local": local, "clients": ids})
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and arrays of numpy and pandas as JSON has them."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def restore(stored: Stored, client: Any = None) -> FedResEstimator:
+    """The model in an open folder, or that of one client, reading no other's weights."""
+    meta = stored.meta
+    cls, labels = KINDS[meta["kind"]]
+    model = cls(**meta["parameters"])
+    for name, value in meta["chosen"].items():
+        setattr(model, name, value)
+    if meta["names"]:
+        model.feature_names_in_ = np.array(meta["names"], object)
+    encoder = DictEncoder if "seen" in meta["encoder"] else Encoder
+    model.encoder_ = encoder.from_dict(meta["encoder"])
+    model._labels = labels.from_dict(meta["labels"])
+    if client is None:
+        stored.verify()
+        ids, local = unpack_ids(stored.group("clients")).tolist(), stored.group("local")
+    else:
+        ids, local = [plain_id(client)], _one_client(stored, plain_id(client))
+    model._clients = Clients(ids)
+    model._models = OnlineModels.unpack(
+        Settings(**meta["settings"]), stored.group("global", finite=True), local
+    )
+    return model
+
+
+def _one_client(stored: Stored, client: int | str) -> dict[str, Any]:
+    row = stored.find("clients", client)
+    if row is None:
+        raise ValueError(f"the model in {stored.folder} knows no client {client!r}")
+    first, last = stored.slice("local", "start", row, row + 2).tolist()
+    own = {
+        name: stored.slice("local", name, first, last) for name in ("columns", "weights", "squares")
+    }
+    return {"start": np.array([0, last - first]), **own}

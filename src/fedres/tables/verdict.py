@@ -1,0 +1,215 @@
+"""What held-out rows say of each method, and for which clients FedRes pays.
+
+Means over rows have intervals over clients, since rows of one client are alike: errors are summed
+by client, the mean is a ratio of such sums, and its variance is that of the clients' influences.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from fedres.core.types import F64, I64
+from fedres.simulation.intervals import Interval, interval
+from fedres.tables.verdict_words import sentence
+
+if TYPE_CHECKING:
+    from fedres.tables.estimator import FedResEstimator
+
+Task = Literal["numbers", "classes"]
+Method = Literal["constant", "independent", "central", "fedres"]
+METHODS: tuple[Method, ...] = get_args(Method)
+OTHERS = METHODS[:-1]
+# The first is what the verdict goes by: the loss that all methods are trained for.
+METRICS = {"numbers": ("rmse", "mae"), "classes": ("log_loss", "accuracy")}
+# Numbers of training rows at which a new group of clients may begin, if it has so many clients.
+GROUPS = (0, 1, *(step * 10**power for power in range(12) for step in (2, 5, 10)))
+FEWEST_CLIENTS = 5
+
+
+class Counts(NamedTuple):
+    """For how many clients the error of FedRes is smaller, larger or the same.
+
+    Clear are those whose own held-out rows tell, by a 95% interval: one in twenty does by chance.
+    """
+
+    gain: int
+    lose: int
+    same: int
+    gain_clearly: int
+    lose_clearly: int
+
+
+class Group(NamedTuple):
+    """Clients with `low` or more and less than `high` training rows, and what FedRes gains."""
+
+    low: int
+    high: int
+    clients: int
+    gain: Interval
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What `judge` found.
+
+    Attributes
+    ----------
+    task
+        ``numbers`` or ``classes``.
+    by_time
+        Whether the last rows were held out; otherwise random ones of each client.
+    training_rows
+        How many rows the methods were trained on.
+    client
+        The number of the client of each held-out row, from 0.
+    training_rows_of
+        How many training rows each of these clients has.
+    errors
+        The errors of each method on held-out rows, by metric: squared, absolute or logarithmic,
+        and for the accuracy 1 where the class is right.
+    model
+        FedRes as it was trained for this, with what it chose.
+
+    Examples
+    --------
+    >>> client, fedres = np.repeat([0, 1, 2], 2), np.array([1, 1, 1, 1, 4, 4.0])
+    >>> others = {method: {"rmse": np.full(6, 4.0)} for method in OTHERS}
+    >>> verdict = Verdict(
+    ...     "numbers", False, 9, client, np.array([2, 3, 4]), others | {"fedres": {"rmse": fedres}}
+    ... )
+    >>> verdict.score("central", "rmse").mean, round(verdict.score("fedres", "rmse").mean, 3)
+    (2.0, 1.414)
+    >>> verdict.counts("central")
+    Counts(gain=2, lose=0, same=1, gain_clearly=2, lose_clearly=0)
+    >>> [(group.low, group.high, group.gain.mean) for group in verdict.by_training_rows("central")]
+    [(1, 5, 0.5857864376269049)]
+    """
+
+    task: Task
+    by_time: bool
+    training_rows: int
+    client: I64
+    training_rows_of: I64
+    errors: dict[Method, dict[str, F64]]
+    model: "FedResEstimator | None" = field(default=None, repr=False)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics; the verdict goes by the first, an error."""
+        return METRICS[self.task]
+
+    @cached_property
+    def rows_of(self) -> I64:
+        """How many held-out rows each client has."""
+        return np.bincount(self.client)
+
+    def score(self, method: Method, metric: str) -> Interval:
+        """A metric over all held-out rows."""
+        value, influence = _measure(self._sums(method, metric), self.rows_of, metric)
+        return Interval(value, interval(influence).half)
+
+    def gain_over(self, method: Method) -> Interval:
+        """By how much the error of FedRes is smaller than that of another method."""
+        return self._gain(method, np.ones(len(self.rows_of), bool))
+
+    def gains_of_clients(self, method: Method) -> F64:
+        """The same for each client, on its own held-out rows."""
+        metric = self.metrics[0]
+        theirs, ours = (self._sums(one, metric) / self.rows_of for one in (method, "fedres"))
+        gains: F64 = np.sqrt(theirs) - np.sqrt(ours) if metric == "rmse" else theirs - ours
+        return gains
+
+    def counts(self, method: Method) -> Counts:
+        """How many clients gain and lose by FedRes against another method."""
+        metric, n = self.metrics[0], self.rows_of
+        gain = self.errors[method][metric] - self.errors["fedres"][metric]
+        mean = np.bincount(self.client, gain) / n
+        squares = np.bincount(self.client, (gain - mean[self.client]) ** 2)
+        free = np.maximum(n - 1, 1)
+        clear = (n > 1) & (np.abs(mean) > stdtrit(free, 0.975) * np.sqrt(squares / free / n))
+        who = (mean > 0, mean < 0, mean == 0, clear & (mean > 0), clear & (mean < 0))
+        return Counts(*(int(is_it.sum()) for is_it in who))
+
+    def by_training_rows(self, method: Method) -> list[Group]:
+        """The gain over another method, for clients with few training rows up to many."""
+        rows = self.training_rows_of
+        return [
+            Group(low, high, int(who.sum()), self._gain(method, who))
+            for low, high in pairwise(_groups(rows))
+            if (who := (rows >= low) & (rows < high)).any()
+        ]
+
+    def sentence(self) -> str:
+        """Say in plain words whether personal + shared pays."""
+        return sentence(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, for JSON."""
+        error = self.metrics[0]
+        return {
+            "verdict": self.sentence(),
+            "task": self.task,
+            "held_out": "last rows" if self.by_time else "random rows of each client",
+            "training_rows": self.training_rows,
+            "held_out_rows": len(self.client),
+            "held_out_clients": len(self.rows_of),
+            "unseen_clients": int((self.training_rows_of == 0).sum()),
+            "methods": {
+                method: {
+                    name: value
+                    for metric in self.metrics
+                    for name, value in _plain(metric, self.score(method, metric)).items()
+                }
+                for method in METHODS
+            },
+            "gain_of_fedres": {
+                method: {
+                    **_plain(error, self.gain_over(method)),
+                    "clients": self.counts(method)._asdict(),
+                    "by_training_rows": [
+                        {"low": low, "high": high, "clients": clients, **_plain(error, gain)}
+                        for low, high, clients, gain in self.by_training_rows(method)
+                    ],
+                }
+                for method in OTHERS
+            },
+        }
+
+    def _sums(self, method: Method, metric: str) -> F64:
+        sums: F64 = np.bincount(self.client, self.errors[method][metric])  # type: ignore[assignment]
+        return sums
+
+    def _gain(self, method: Method, who: NDArray[np.bool_]) -> Interval:
+        metric, rows = self.metrics[0], self.rows_of[who]
+        theirs, their_influence = _measure(self._sums(method, metric)[who], rows, metric)
+        ours, our_influence = _measure(self._sums("fedres", metric)[who], rows, metric)
+        return Interval(theirs - ours, interval(their_influence - our_influence).half)
+
+
+def _groups(rows: I64) -> list[int]:
+    """Where groups begin, and where the last ends; clients without any row are one."""
+    begins = [0, 1]
+    for low in GROUPS[2:]:
+        if ((rows >= begins[-1]) & (rows < low)).sum() >= FEWEST_CLIENTS:
+            begins.append(low)
+    if (rows >= begins[-1]).sum() < FEWEST_CLIENTS and begins[-1] > 1:
+        begins.pop()
+    return [*begins, int(rows.max()) + 1]
+
+
+def _measure(sums: F64, rows: I64, metric: str) -> tuple[float, F64]:
+    """A metric, and the influence of each client on it."""
+    mean = sums.sum() / rows.sum()
+    influence = (sums - mean * rows) / rows.mean()
+    if metric == "rmse" and mean > 0:
+        return float(np.sqrt(mean)), influence / (2 * np.sqrt(mean))
+    return float(mean), influence
+
+
+def _plain(name: str, value: Interval) -> dict[str, float | None]:
+    return {name: value.mean, f"{name}_interval": None if np.isnan(value.half) else value.half}
