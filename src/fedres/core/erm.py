@@ -17,7 +17,7 @@ from scipy import sparse
 from fedres.core.losses import Loss
 from fedres.core.messages import GlobalModel, ModelUpload
 from fedres.core.models import linear
-from fedres.core.sgd import Rule
+from fedres.core.rule import Rule
 from fedres.core.solvers import least_squares_in_ball, minimise_in_ball
 from fedres.core.types import F32, F64, Matrix
 

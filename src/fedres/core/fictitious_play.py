@@ -27,7 +27,7 @@ class Client(erm.Client):
 
     Examples
     --------
-    >>> from fedres.core.sgd import Rule
+    >>> from fedres.core.rule import Rule
     >>> rule = Rule(constant=False)
     >>> client, server = Client(rule, 1, 1), Server(rule, 1)
     >>> one, y = np.float32([[1.0]]), np.float32([1.0])

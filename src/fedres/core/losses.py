@@ -1,11 +1,59 @@
-"""Losses of a joint prediction: their value and their slope d loss / d prediction."""
+"""Losses of a joint prediction: their value and their slope d loss / d prediction.
+
+    squared    l = (p - y)^2             slope 2 (p - y)
+    logistic   l = log(1 + exp(-y p))    slope -y / (1 + exp(y p)),   y in {-1, 1}
+
+`slope` and `value` are for one prediction, by the number of the loss: what compiled code knows.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from fedres.core.elementary import exp, log1p
+from fedres.core.source import apart
 from fedres.core.types import F32
+
+_SQUARED, _LOGISTIC = 0, 1
+
+
+def squared(prediction: Any, y: Any) -> Any:
+    """The squared loss, of numbers or arrays."""
+    return (prediction - y) * (prediction - y)
+
+
+def squared_slope(prediction: Any, y: Any) -> Any:
+    """Its derivative in the prediction."""
+    return np.float32(2) * (prediction - y)
+
+
+@apart
+def logistic(prediction: Any, y: Any) -> Any:
+    """The logistic loss, of numbers or arrays."""
+    margin = y * prediction
+    return np.maximum(-margin, np.float32(0)) + log1p(exp(-np.abs(margin)))
+
+
+@apart
+def logistic_slope(prediction: Any, y: Any) -> Any:
+    """Its derivative in the prediction."""
+    return -y / (1.0 + exp(y * prediction))
+
+
+def slope(loss: int, prediction: np.float32, y: np.float32) -> np.float32:
+    """The derivative of the loss of that number."""
+    if loss == _SQUARED:
+        return squared_slope(prediction, y)  # type: ignore[no-any-return]
+    return np.float32(logistic_slope(prediction, y))
+
+
+def value(loss: int, prediction: np.float32, y: np.float32) -> np.float32:
+    """The loss of that number."""
+    if loss == _SQUARED:
+        return squared(prediction, y)  # type: ignore[no-any-return]
+    return np.float32(logistic(prediction, y))
 
 
 @dataclass(frozen=True)
@@ -16,8 +64,10 @@ class Loss:
     ----------
     name
         How users ask for it.
+    number
+        How compiled code knows it.
     value, slope
-        The loss and its derivative, of arrays of predictions and labels.
+        The loss and its derivative in the prediction, of numbers or arrays.
     labels
         The only labels it takes, or None if it takes any number.
     clip
@@ -25,11 +75,17 @@ class Loss:
         labels seen, as in Vowpal Wabbit.
     residuals
         The range that few-bit residuals cover, or None for twice the range of the labels.
+
+    Examples
+    --------
+    >>> SQUARED.slope(np.float32([0.5]), np.float32([1.0]))
+    array([-1.], dtype=float32)
     """
 
     name: str
-    value: Callable[[F32, F32], F32]
-    slope: Callable[[F32, F32], F32]
+    number: int
+    value: Callable[[Any, Any], Any]
+    slope: Callable[[Any, Any], Any]
     labels: tuple[float, ...] | None
     clip: tuple[float, float]
     residuals: tuple[float, float] | None
@@ -48,27 +104,10 @@ def _either(labels: tuple[float, ...]) -> str:
     return " or ".join(f"{label:g}" for label in labels)
 
 
-def _squared(prediction: F32, y: F32) -> F32:
-    return (prediction - y) ** 2
-
-
-def _squared_slope(prediction: F32, y: F32) -> F32:
-    return np.float32(2) * (prediction - y)
-
-
-def _logistic(prediction: F32, y: F32) -> F32:
-    loss: F32 = np.logaddexp(np.float32(0), -y * prediction)
-    return loss
-
-
-def _logistic_slope(prediction: F32, y: F32) -> F32:
-    with np.errstate(over="ignore"):
-        odds: F32 = np.exp(y * prediction)
-    return -y / (np.float32(1) + odds)
-
-
-SQUARED = Loss("squared", _squared, _squared_slope, None, (0.0, 0.0), None)
-LOGISTIC = Loss("logistic", _logistic, _logistic_slope, (-1.0, 1.0), (-50.0, 50.0), (-4.0, 4.0))
+SQUARED = Loss("squared", _SQUARED, squared, squared_slope, None, (0.0, 0.0), None)
+LOGISTIC = Loss(
+    "logistic", _LOGISTIC, logistic, logistic_slope, (-1.0, 1.0), (-50.0, 50.0), (-4.0, 4.0)
+)
 LOSSES = {loss.name: loss for loss in (SQUARED, LOGISTIC)}
 
 
@@ -77,11 +116,10 @@ def find_loss(loss: str | Loss) -> Loss:
 
     Examples
     --------
-    >>> find_loss("squared").slope(np.float32([0.5]), np.float32([1.0]))
-    array([-1.], dtype=float32)
+    >>> find_loss("squared").labels is None
+    True
     """
-    if isinstance(loss, Loss):
-        return loss
-    if loss not in LOSSES:
+    known = LOSSES.get(loss.name if isinstance(loss, Loss) else loss)
+    if known is None or (isinstance(loss, Loss) and loss != known):
         raise ValueError(f"unknown loss {loss!r}: choose one of {', '.join(LOSSES)}")
-    return LOSSES[loss]
+    return known

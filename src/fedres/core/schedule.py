@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedres.core.delays import Delay, per_client, per_message
+from fedres.core.delays import Delay, Lag, per_client, per_message
 from fedres.core.types import I32, I64
 
 
@@ -21,17 +21,41 @@ class Schedule(NamedTuple):
     lag: I32
 
 
-class Plan(NamedTuple):
+class Times(NamedTuple):
     """Everything about time in a run. A round is `batch` samples a client."""
 
+    rounds: int
     active: Schedule  # who sees samples
-    due_local: Schedule  # whose delayed local gradient falls due, before the round's predictions
+    at_once: bool  # whether their labels are known in the same round
+    labelled: Schedule  # if not: whose labels become known, at the end of a round
+    due_local: Schedule  # who has waited a round trip, before the round's predictions
     due_server: Schedule  # whose upload arrives, at the end of the round
     down: I32  # a client: how old the global model it predicts with is
     version: I32  # for random delays: which it is, (rounds, clients); else empty
-    oldest: int  # how old a global model in use may be
-    longest: int  # how many rounds a message may be under way or wait for
+    history: int  # versions of the global model that are kept, in a ring
+
+
+class Plan(NamedTuple):
+    """The times of a run, and what they need."""
+
+    times: Times
+    depth: int  # rounds a message may be under way or wait for, this one included
     arrivals: int  # how many uploads reach the server before the run ends
+
+
+def held(times: Times, n: int, i: int) -> int:
+    """The place in the ring of the global model that client i holds in round n: G_{n - beta_i}."""
+    if times.version.shape[0] > 0:
+        age = n - times.version[n * times.down.shape[0] + i]
+    else:
+        age = min(times.down[i], n)
+    return back(n % times.history, age, times.history)
+
+
+def back(now: int, steps: int, depth: int) -> int:
+    """The place in a ring so many steps (less than its depth) ago."""
+    place = now - steps
+    return place + depth if place < 0 else place
 
 
 def plan(
@@ -39,9 +63,12 @@ def plan(
     rounds: int,
     batch: int,
     delay: Delay,
-    aligned: bool,
-    passes: tuple[I64, int] | None,
-    seed: int,
+    *,
+    waits: bool = False,
+    frozen: bool = False,
+    label_delay: Lag = 0,
+    passes: tuple[I64, int] | None = None,
+    seed: int = 0,
 ) -> Plan:
     """Lay out a run.
 
@@ -49,44 +76,59 @@ def plan(
     ----------
     clients, rounds, batch, delay, seed
         As in `simulate`, with rounds of `batch` samples.
-    aligned
-        Whether clients wait with their own gradient.
+    waits
+        Whether clients learn a round trip later.
+    frozen
+        Whether the server takes gradients at a version that must not change under it.
+    label_delay
+        Rounds from a sample to its label; then only does the client learn and send.
     passes
         Rows a client and number of passes, where clients see each of their rows that often and
         then rest; None where all are always active.
     """
+    late = Delay(label_delay)
+    known = per_client(late.up, clients, batch)
     up, down = per_client(delay.up, clients, batch), per_client(delay.down, clients, batch)
-    version = np.empty(0, np.int32)
+    at_once, history = not known.any(), int(down.max()) + 1 + frozen
     always = passes is None or bool((passes[0] == passes[0][0]).all())
-    if always and not delay.random:
-        return Plan(
+    if always and not delay.random and not late.random:
+        arrives = up + known
+        times = Times(
+            rounds,
             _always(rounds, up * 0),
-            _always(rounds + 1, up + down + 1) if aligned else _never(rounds + 1),
-            _always(rounds, up),
+            at_once,
+            never(rounds) if at_once else _always(rounds, known),
+            _always(rounds + 1, up + down + 1) if waits else never(rounds + 1),
+            _always(rounds, arrives),
             down,
-            version,
-            int(down.max()),
-            int((up + down).max() + 1 if aligned else up.max()),
-            int(np.maximum(rounds - up, 0).sum()),
+            np.empty(0, np.int32),
+            history,
         )
+        longest = (up + down + 1 if waits else arrives).max()
+        return Plan(times, int(longest) + 1, int(np.maximum(rounds - arrives, 0).sum()))
 
     sent, who = spread(*passes, batch) if passes else everyone(clients, rounds)
     ups, downs = draw_delays(delay, clients, rounds, batch, seed)
+    version = np.empty(0, np.int32)
     if delay.random:
-        version = _newest(downs, rounds).astype(np.int32)
-    arrives = sent + ups[who, sent]
+        version = _newest(downs, rounds).astype(np.int32).ravel()
+    labels = sent + draw_label_delays(label_delay, clients, rounds, batch, seed)[who, sent]
+    arrives = labels + ups[who, np.minimum(labels, rounds - 1)]
     # The model of version `arrives + 1` is the first with this upload; it travels down in turn.
-    applies = arrives + 1 + downs[who, np.minimum(arrives + 1, rounds)]
-    return Plan(
+    learned = arrives + 1 + downs[who, np.minimum(arrives + 1, rounds)]
+    times = Times(
+        rounds,
         _sorted(sent, sent, sent, who, rounds),
-        _sorted(applies, arrives, sent, who, rounds + 1) if aligned else _never(rounds + 1),
-        _sorted(arrives, sent, sent, who, rounds),
+        at_once,
+        never(rounds) if at_once else _sorted(labels, sent, sent, who, rounds),
+        _sorted(learned, arrives, sent, who, rounds + 1) if waits else never(rounds + 1),
+        _sorted(arrives, labels, sent, who, rounds),
         down,
-        version.ravel(),
-        int(down.max()),
-        int(up.max() + (down.max() + 1 if aligned else 0)),
-        int((arrives < rounds).sum()),
+        version,
+        history,
     )
+    longest = known.max() + up.max() + (down.max() + 1 if waits else 0)
+    return Plan(times, int(longest) + 1, int((arrives < rounds).sum()))
 
 
 def _always(rounds: int, lag: I32) -> Schedule:
@@ -95,7 +137,8 @@ def _always(rounds: int, lag: I32) -> Schedule:
     return Schedule(np.zeros(rounds, np.int64), np.full(rounds, clients, np.int64), who, lag)
 
 
-def _never(rounds: int) -> Schedule:
+def never(rounds: int) -> Schedule:
+    """Nobody is due in any round."""
     return Schedule(*np.zeros((2, rounds), np.int64), *np.zeros((2, 0), np.int32))
 
 
@@ -104,6 +147,11 @@ def draw_delays(delay: Delay, clients: int, rounds: int, batch: int, seed: int) 
     rng = np.random.default_rng([seed, 1])
     up = per_message(delay.up, clients, rounds, batch, rng)
     return up, per_message(delay.down, clients, rounds + 1, batch, rng)
+
+
+def draw_label_delays(lag: Lag, clients: int, rounds: int, batch: int, seed: int) -> I32:
+    """Rounds from every sample to its label, (clients, rounds)."""
+    return per_message(lag, clients, rounds, batch, np.random.default_rng([seed, 2]))
 
 
 def everyone(clients: int, rounds: int) -> tuple[I64, I64]:

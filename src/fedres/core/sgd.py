@@ -7,265 +7,399 @@ In round t, client i holds the global model w^g_{t-beta_i} and its own w_{i,t}:
     server   w^g_t   <- Pi_D{ w^g_{t-1} - eta sum_i grad^g_{i,t-alpha_i} }
 
 with grad_{i,s} the gradient of l(y, f(x^g; w^g_{s-beta_i}) + f(x^l; w_{i,s})). That is the
-alignment ``aligned``. The two simpler rules that the section begins with are
+alignment ``aligned``: both sides step along a gradient at the pair that made the prediction, and
+the client waits until the server's own use of it is visible. The others are
 
     ``asymmetric``  the client does not wait: it applies grad^l_{i,t-1} in round t;
     ``arrival``     nor does the client wait, and the server takes its gradient at its newest
-                    model, at (w^g_t, w_{i,t-alpha_i}), when Z arrives.
+                    model, at (w^g_t, w_{i,t-alpha_i}), when Z arrives;
+    ``late``        the server as in ``arrival``; the client learns the *example* of round t - tau_i
+                    in round t, at the pair that it holds then, as Vowpal Wabbit would.
 
-The server's ``used`` list tells a waiting client which of its uploads a version contains, so
-that it applies its own gradient just when the server's becomes visible, whatever the delay.
+Either side learns what the other leaves over, in the same way: its own prediction plus that of
+the other, the slope of the loss there, one step along slope * x. So one function, `take_slopes`,
+and one, `descend`, are both `learn` (the client) and `serve` (the server). This very source runs
+in simulations, estimators, bandits, Flower and its replay: compiled where `fedres.core.compiled`
+was imported, else as it stands.
+
+Indices: `n` a round (of `batch` samples a client), `i` a client, `m` a model, `c` a place in a
+`Flight`, which holds one sample.
 """
 
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from functools import singledispatch
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from fedres.core.losses import SQUARED, Loss
-from fedres.core.messages import GlobalModel, Upload, quantise
-from fedres.core.models import LinearModel, linear
-from fedres.core.steps import Adaptive, Step
-from fedres.core.types import F32, Matrix
+from fedres.core.losses import slope
+from fedres.core.primitives import (
+    SMALLEST,
+    Models,
+    View,
+    adapt_mean,
+    adapt_row,
+    add_to_sums,
+    copy_model,
+    descend_row,
+    predict_row,
+    project,
+)
+from fedres.core.schedule import Times, back, held
+from fedres.core.source import apart
+from fedres.core.types import F32, I32, I64
 
-Alignment = Literal["aligned", "asymmetric", "arrival"]
+Alignment = Literal["aligned", "asymmetric", "arrival", "late"]
 ALIGNMENTS: tuple[Alignment, ...] = get_args(Alignment)
+_ALIGNED, _ASYMMETRIC, _ARRIVAL, _LATE = range(4)
+
+# To the compiler, an unsigned index need not be tested for counting from the end.
+U = np.uint64
 
 
-@dataclass(frozen=True)
-class Rule:
-    """What clients and server have to agree on.
+class Terms(NamedTuple):
+    """The numbers that clients and server agree on."""
 
-    Attributes
-    ----------
-    step, loss
-        How models move, and along the slope of what.
-    alignment
-        See the module's head.
-    batch
-        Samples a message; both sides step on their mean gradient.
-    radius
-        Radius D of the ball that every model stays in; None for no bound.
-    constant
-        Whether every model has a feature that is always 1.
-    residual_bits, residual_span
-        Bits a residual is sent with, and the range that fewer than 32 bits cover.
-    local_step
-        How local models move (eta_i), where that differs from the global model (eta).
-    ridge, solve_every
-        Of the ERM-based algorithms: weight of ||w||^2 in every argmin, and rounds from one
-        argmin to the next.
+    loss: int
+    alignment: int
+    adaptive: bool
+    radius: np.float32
+    bits: int
+    residual_low: np.float32
+    residual_high: np.float32
+    weight: F32  # lambda_i
+
+
+class Linear(NamedTuple):
+    """One side of the federation: its features, its models, their step size, and scratch.
+
+    The global side has a model a version, in a ring; the local side has one a client.
     """
 
-    step: Step = field(default_factory=Adaptive)
-    loss: Loss = SQUARED
-    alignment: Alignment = "arrival"
+    x: View
+    models: Models
+    eta: np.float32
+    sums: F32
+
+
+class One(NamedTuple):
+    """Every message holds one sample: the compiler can leave out all loops over a batch."""
+
     batch: int = 1
-    radius: float | None = None
-    constant: bool = True
-    residual_bits: int = 32
-    residual_span: tuple[float, float] = (-1.0, 1.0)
-    local_step: Step | None = None
-    ridge: float = 0.0
-    solve_every: int = 1
-
-    @property
-    def step_of_clients(self) -> Step:
-        """How local models move."""
-        return self.local_step or self.step
-
-    def global_model(self, width: int, initial: F32 | None = None) -> LinearModel:
-        """A global model that follows this rule."""
-        return LinearModel(width, self.step, self.loss, self.radius, self.constant, initial)
-
-    def local_model(self, width: int, initial: F32 | None = None) -> LinearModel:
-        """A local model that follows this rule."""
-        step = self.step_of_clients
-        return LinearModel(width, step, self.loss, self.radius, self.constant, initial)
 
 
-class Client:
-    """FedRes.SGD.Client: the local model, and the newest global model it was sent.
+class Many(NamedTuple):
+    """Messages hold up to `batch` samples, each as many as its `count`."""
 
-    Parameters
-    ----------
-    rule
-        What clients and server agree on.
-    width_global, width_local
-        Number of features of each view; 0 for no model on that side.
-    client
-        Its number, in its uploads.
-    weight
-        lambda_i.
-    initial_global, initial_local
-        Weights to begin with, the constant's last; zeros if None.
+    batch: int
+    count: I32
+
+
+class Flight(NamedTuple):
+    """Messages under way: a ring over `depth` rounds, with `batch` places a client and round."""
+
+    depth: int
+    samples: One | Many
+    row: I32
+    block: I32  # of the weights, see `predict_row`
+    label: F32
+    seen: F32  # f(x^g; w^g) as the client saw it
+    own: F32  # f(x^l; w_i)
+    sent: F32  # the same as the server gets it
+    slope: F32  # of the client's loss
+    fresh: F32  # f(x^g; w^g) as the server sees it
+    slope_there: F32  # of the server's loss
+
+
+@singledispatch
+def count(samples: Any, slot: int) -> int:
+    """How many samples a message holds."""
+    raise TypeError(f"{type(samples).__name__} does not count samples")
+
+
+@count.register
+def _(samples: One, slot: int) -> int:  # noqa: ARG001
+    return 1
+
+
+@count.register
+def _(samples: Many, slot: int) -> int:
+    return samples.count[U(slot)]
+
+
+@singledispatch
+def set_count(samples: Any, slot: int, number: int) -> None:
+    """Note how many samples a message holds."""
+    raise TypeError(f"{type(samples).__name__} does not count samples")
+
+
+@set_count.register
+def _(samples: One, slot: int, number: int) -> None:
+    pass
+
+
+@set_count.register
+def _(samples: Many, slot: int, number: int) -> None:
+    samples.count[U(slot)] = number
+
+
+def clip(prediction: Any, low: Any, high: Any) -> Any:
+    """Bring a prediction into the range of labels seen."""
+    return min(max(prediction, low), high)
+
+
+def quantise(residual: Any, bits: int, low: Any, high: Any) -> Any:
+    """The value that residuals have on arrival: the middle of one of 2^bits equal cells.
 
     Examples
     --------
-    >>> rule = Rule()
-    >>> client, server = Client(rule, 2, 1), Server(rule, 2)
-    >>> x_global, x_local = np.float32([[1.0, 0.0]]), np.float32([[2.0]])
-    >>> for _ in range(20):
-    ...     prediction = client.predict(x_global, x_local)
-    ...     upload = client.observe(x_global, x_local, np.float32([1.0]))
-    ...     server.apply(upload)
-    ...     client.refresh(server.publish())
-    >>> round(float(prediction[0]), 2)
-    1.0
+    >>> quantise(np.float32([-0.9, 0.1, 7.0]), 2, np.float32(-1), np.float32(1))
+    array([-0.75,  0.25,  0.75], dtype=float32)
     """
-
-    def __init__(
-        self,
-        rule: Rule,
-        width_global: int,
-        width_local: int,
-        client: int = 0,
-        weight: float = 1.0,
-        initial_global: F32 | None = None,
-        initial_local: F32 | None = None,
-    ) -> None:
-        self.rule = rule
-        self.client = client
-        self.weight = weight
-        self.round = 0
-        self.local = rule.local_model(width_local, initial_local)
-        empty = rule.global_model(width_global, initial_global)
-        self.global_ = GlobalModel(0, empty.weights, float(empty.low), float(empty.high))
-        self._constant = empty.constant
-        self._incoming = self.global_
-        self._bits = rule.residual_bits if width_local else 0
-        self._batch: list[tuple[Matrix, Matrix, F32]] = []
-        self._waiting: dict[int, tuple[Matrix, F32]] = {}
-
-    def refresh(self, model: GlobalModel) -> None:
-        """Take in a published global model, in any order; a batch begun is finished first."""
-        for round_ in model.used.get(self.client, ()):
-            self.local.move(*self._waiting.pop(round_), self.weight)
-        if model.version > self._incoming.version:
-            self._incoming = model
-        if not self._batch:
-            self.global_ = self._incoming
-
-    def predict(self, x_global: Matrix, x_local: Matrix) -> F32:
-        """f(x^g; w^g) + f(x^l; w_i), clipped to the labels seen; learns nothing."""
-        prediction = self._seen(x_global) + self.local.f(x_local)
-        if self.local.width:
-            return self.local.clip(prediction)
-        # Without a local model it is the server that knows the range of labels.
-        return prediction.clip(np.float32(self.global_.low), np.float32(self.global_.high))
-
-    def observe(self, x_global: Matrix, x_local: Matrix, y: F32) -> Upload | None:
-        """Learn from samples; an upload once the batch is full, else None."""
-        self._batch.append((x_global, x_local, y))
-        return self.flush() if sum(len(y) for _, _, y in self._batch) >= self.rule.batch else None
-
-    def flush(self) -> Upload | None:
-        """Step on the samples observed since the last upload, and send them."""
-        if not self._batch:
-            return None
-        x_global, x_local = (_stack([row[side] for row in self._batch]) for side in (0, 1))
-        y = np.concatenate([row[2] for row in self._batch])
-        seen, version = self._seen(x_global), self.global_.version
-        # Done with before learning: rows that a local model fails on must not come again.
-        self._batch, self.global_ = [], self._incoming
-        residual = self._learn(x_local, y, seen)
-        bits, span = self._bits, self.rule.residual_span
-        sent = quantise(residual, bits, span) if bits else np.zeros_like(residual)
-        upload = Upload(self.client, self.round, version, x_global, sent, y, bits, span)
-        self.round += 1
-        return upload
-
-    def _learn(self, x_local: Matrix, y: F32, seen: F32) -> F32:
-        """The residuals, and then the local step on them, or a gradient left waiting."""
-        residual = self.local.f(x_local)
-        self.local.see(y)
-        slope = self.local.slope(seen + residual, y)
-        if self.rule.alignment == "aligned":
-            self._waiting[self.round] = (x_local, slope)
-        else:
-            self.local.move(x_local, slope, self.weight)
-        return residual
-
-    def _seen(self, x_global: Matrix) -> F32:
-        seen: F32 = linear(x_global, self.global_.weights, self._constant)
-        return seen
+    cells = np.float32(1 << bits)
+    cell = np.floor((residual - low) / (high - low) * cells)
+    cell = np.minimum(np.maximum(cell, np.float32(0)), cells - np.float32(1))
+    return low + (cell + np.float32(0.5)) * ((high - low) / cells)
 
 
-class Server:
-    """FedRes.SGD.Server: the global model, and the versions that uploads may refer to.
+@singledispatch
+def evaluate(side: Any, m: int, i: int, flight: Flight, first: int, last: int, out: F32) -> None:
+    """f(x; w_m) of the samples first:last of client i, not clipped."""
+    raise TypeError(f"{type(side).__name__} is no side of a federation")
+
+
+@evaluate.register
+def _(side: Linear, m: int, i: int, flight: Flight, first: int, last: int, out: F32) -> None:
+    for c in range(U(first), U(last)):
+        out[c] = predict_row(side.models, m, side.x, i, flight.row[c], flight.block[c])
+
+
+def predict(
+    terms: Terms, global_: Any, version: int, local: Any, i: int, flight: Flight, first: int, last: int
+) -> None:
+    """Both halves of the prediction, f(x^g; w^g) and f(x^l; w_i), and what is sent of the second."""
+    evaluate(global_, version, i, flight, first, last, flight.seen)
+    evaluate(local, i, i, flight, first, last, flight.own)
+    send(terms, flight, first, last)
+
+
+def send(terms: Terms, flight: Flight, first: int, last: int) -> None:
+    """Round what leaves the client to as few bits as agreed; none where it has no model."""
+    for c in range(U(first), U(last)):
+        flight.sent[c] = flight.own[c]
+        if 0 < terms.bits < 32:
+            flight.sent[c] = quantise(
+                flight.own[c], terms.bits, terms.residual_low, terms.residual_high
+            )
+
+
+def take_slopes(
+    terms: Terms,
+    models: Models,
+    m: int,
+    flight: Flight,
+    first: int,
+    last: int,
+    mine: F32,
+    theirs: F32,
+    out: F32,
+) -> None:
+    """The slopes of the loss at the sum of both predictions, which model m clips as it has seen."""
+    low, high = models.low[U(m)], models.high[U(m)]
+    for c in range(U(first), U(last)):
+        low, high = min(low, flight.label[c]), max(high, flight.label[c])
+    models.low[U(m)], models.high[U(m)] = low, high
+    for c in range(U(first), U(last)):
+        prediction = clip(mine[c] + theirs[c], low, high)
+        out[c] = slope(terms.loss, prediction, flight.label[c])
+
+
+def descend(
+    terms: Terms, side: Linear, m: int, i: int, flight: Flight, first: int, last: int, slopes: F32
+) -> None:
+    """w_m <- w_m - eta lambda_i (mean of slope * x over the samples), without projection."""
+    models, view, weight = side.models, side.x, terms.weight[U(i)]
+    if not terms.adaptive:
+        share = side.eta * weight / np.float32(last - first)
+        for c in range(U(first), U(last)):
+            rate = share * slopes[c]
+            descend_row(models, m, view, i, flight.row[c], flight.block[c], rate)
+    elif last - first == 1:
+        c = U(first)
+        adapt_row(
+            models, m, view, i, flight.row[c], flight.block[c], slopes[c], weight, side.eta
+        )
+    else:
+        # Gradients are summed first and divided last: those that cancel exactly move nothing.
+        for c in range(U(first), U(last)):
+            add_to_sums(side.sums, models.constant[m], view, i, flight.row[c], slopes[c])
+        adapt_mean(models, m, view, i, flight.row, first, last, weight, side.eta, side.sums)
+
+
+def step_local(terms: Terms, local: Linear, i: int, flight: Flight, first: int, last: int) -> None:
+    """w_i <- Pi_D{ w_i - eta_i grad^l }."""
+    descend(terms, local, i, i, flight, first, last, flight.slope)
+    if terms.radius < np.inf:
+        project(local.models, i, terms.radius)
+
+
+@singledispatch
+def learn(local: Any, terms: Terms, i: int, flight: Flight, first: int, last: int) -> None:
+    """The client's step on samples it has just predicted; under ``aligned`` the step waits."""
+    raise TypeError(f"{type(local).__name__} is no local side")
+
+
+@learn.register
+def _(local: Linear, terms: Terms, i: int, flight: Flight, first: int, last: int) -> None:
+    if terms.alignment == _LATE:
+        return
+    take_slopes(
+        terms, local.models, i, flight, first, last, flight.own, flight.seen, flight.slope
+    )
+    if terms.alignment != _ALIGNED:
+        step_local(terms, local, i, flight, first, last)
+
+
+@singledispatch
+def deliver(
+    local: Any, terms: Terms, times: Times, global_: Any, flight: Flight, n: int
+) -> None:
+    """What clients do when round n begins: what they have waited a round trip for."""
+    raise TypeError(f"{type(local).__name__} is no local side")
+
+
+@deliver.register
+def _(
+    local: Linear, terms: Terms, times: Times, global_: Any, flight: Flight, n: int
+) -> None:
+    clients = len(terms.weight)
+    due = times.due_local
+    for e in range(due.first[n], due.last[n]):
+        i, lag = due.who[U(e)], due.lag[U(e)]
+        if lag <= n:
+            slot = back(n % flight.depth, lag, flight.depth) * clients + i
+            first = slot * flight.samples.batch
+            last = first + count(flight.samples, slot)
+            if terms.alignment == _LATE:
+                meet_again(terms, global_, held(times, n, i), local, i, flight, first, last)
+            step_local(terms, local, i, flight, first, last)
+
+
+@apart
+def meet_again(
+    terms: Terms, global_: Any, version: int, local: Any, i: int, flight: Flight, first: int, last: int
+) -> None:
+    """The slopes of samples seen a round trip ago, at the pair of models that is held now."""
+    evaluate(global_, version, i, flight, first, last, flight.seen)
+    evaluate(local, i, i, flight, first, last, flight.own)
+    take_slopes(
+        terms, local.models, i, flight, first, last, flight.own, flight.seen, flight.slope
+    )
+
+
+@singledispatch
+def serve(global_: Any, terms: Terms, times: Times, flight: Flight, n: int) -> None:
+    """The server works on what arrives in round n: G_n becomes G_{n+1}."""
+    raise TypeError(f"{type(global_).__name__} is no global side")
+
+
+@serve.register
+def _(global_: Linear, terms: Terms, times: Times, flight: Flight, n: int) -> None:
+    models, clients, due = global_.models, len(terms.weight), times.due_server
+    old, new = n % times.history, (n + 1) % times.history
+    if new != old:
+        copy_model(models, old, new)
+    for e in range(due.first[n], due.last[n]):
+        i, lag = due.who[U(e)], due.lag[U(e)]
+        if lag <= n:
+            slot = back(n % flight.depth, lag, flight.depth) * clients + i
+            first = slot * flight.samples.batch
+            apply(terms, global_, old, new, i, flight, first, first + count(flight.samples, slot))
+    if not terms.adaptive and terms.radius < np.inf:
+        project(models, new, terms.radius)
+
+
+def apply(
+    terms: Terms,
+    global_: Linear,
+    old: int,
+    new: int,
+    i: int,
+    flight: Flight,
+    first: int,
+    last: int,
+) -> None:
+    """One message at the server: Sgd sums gradients taken at G_n, Adaptive goes one by one."""
+    if first == last:
+        return
+    seen = flight.seen
+    if terms.alignment >= _ARRIVAL:
+        seen = flight.fresh
+        at = new if terms.adaptive else old
+        evaluate(global_, at, i, flight, first, last, seen)
+    take_slopes(
+        terms, global_.models, new, flight, first, last, seen, flight.sent, flight.slope_there
+    )
+    descend(terms, global_, new, i, flight, first, last, flight.slope_there)
+    if terms.adaptive and terms.radius < np.inf:
+        project(global_.models, new, terms.radius)
+
+
+@apart
+@singledispatch
+def keep(global_: Any, version: int, path: Any, n: int) -> None:
+    """Note the weights of a version in row n of `path`."""
+    raise TypeError(f"{type(global_).__name__} is no global side")
+
+
+@keep.register
+def _(global_: Linear, version: int, path: Any, n: int) -> None:
+    start = global_.models.start[version]
+    for j in range(path.shape[1]):
+        path[n, j] = global_.models.weights[start + j]
+
+
+def new_models(
+    width: I64,
+    constant: bool,
+    reach: tuple[float, float],
+    versions: int = 1,
+) -> Models:
+    """Models at zero of these widths; `versions` of each share their sums of squares.
 
     Parameters
     ----------
-    rule
-        What clients and server agree on.
     width
-        Number of global features.
-    weights
-        lambda_i a client; 1 where none is given.
-    history
-        How many old versions ``aligned`` and ``asymmetric`` may look back on.
-    initial
-        Weights to begin with, the constant's last; zeros if None.
+        Features a model; one without any has no constant either.
+    constant
+        Whether the others have one.
+    reach
+        Where the range of labels begins that predictions are clipped to.
+    versions
+        Copies of the weights of each model.
     """
-
-    def __init__(
-        self,
-        rule: Rule,
-        width: int,
-        weights: dict[int, float] | None = None,
-        history: int = 1000,
-        initial: F32 | None = None,
-    ) -> None:
-        self.rule = rule
-        self.global_ = rule.global_model(width, initial)
-        self.version = 0
-        self._weights = weights or {}
-        self._history = history
-        self._old = {0: self.global_.weights.copy()}
-        self._sum = np.zeros_like(self.global_.weights)
-        self._used: dict[int, tuple[int, ...]] = {}
-
-    def apply(self, upload: Upload) -> None:
-        """Work on one upload. Adaptive steps at once; Sgd sums until `publish`."""
-        model, x, y = self.global_, upload.x_global, upload.y
-        model.see(y)
-        if self.rule.alignment == "arrival":
-            seen = model.f(x)
-        elif upload.version in self._old:
-            seen = linear(x, self._old[upload.version], model.constant)
-        else:
-            raise ValueError(
-                f"client {upload.client} predicted with global model {upload.version}, and the "
-                f"server keeps only {min(self._old)} to {self.version}: raise `history`"
-            )
-        gradient = model.gradient(x, model.slope(seen + upload.residual, y))
-        weight = self._weights.get(upload.client, 1.0)
-        if self.rule.step.adaptive:
-            model.descend(gradient, weight)
-        else:
-            self._sum += np.float32(weight) * gradient
-        if self.rule.alignment == "aligned":
-            self._used[upload.client] = (*self._used.get(upload.client, ()), upload.round)
-
-    def publish(self) -> GlobalModel:
-        """Close the round: the next version of the global model."""
-        if not self.rule.step.adaptive:
-            self.global_.descend(self._sum)
-            self._sum[:] = 0
-        self.version += 1
-        weights = self.global_.weights.copy()
-        if self.rule.alignment != "arrival":
-            self._old[self.version] = weights
-            self._old.pop(self.version - self._history - 1, None)
-        used, self._used = self._used, {}
-        return GlobalModel(
-            self.version, weights, float(self.global_.low), float(self.global_.high), used
-        )
+    size = np.asarray(width, np.int64) + 1
+    every = np.tile(size, versions)
+    start = np.concatenate([[0], np.cumsum(every)])
+    count = len(every)
+    return Models(
+        np.zeros(int(start[-1]), np.float32),
+        np.full(int(size.sum()), SMALLEST, np.float32),
+        start[:-1],
+        np.tile(start[: len(size)], versions),
+        every,
+        np.tile(((size > 1) & constant).astype(np.float32), versions),
+        np.full(count, reach[0], np.float32),
+        np.full(count, reach[1], np.float32),
+    )
 
 
-def _stack(rows: list[Matrix]) -> Matrix:
-    if isinstance(rows[0], np.ndarray):
-        return np.vstack(rows)
-    from scipy import sparse
-
-    return sparse.csr_array(sparse.vstack(rows, format="csr"))
+def new_flight(depth: int, clients: int, batch: int, dtype: Any = np.float32) -> Flight:
+    """Room for the messages of so many rounds."""
+    cells = depth * clients * batch
+    many = Many(batch, np.zeros(depth * clients, np.int32))
+    return Flight(
+        depth,
+        One() if batch == 1 else many,
+        *np.zeros((2, cells), np.int32),
+        *np.zeros((7, cells), dtype),
+    )

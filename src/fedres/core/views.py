@@ -1,27 +1,13 @@
 """One side's features of all clients, laid out for compiled loops."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from fedres.core.types import F32, I32, I64, Matrix
-
-
-class View(NamedTuple):
-    """Features with rows sorted by client: dense rows end to end, or CSR.
-
-    Clients may differ in width: dense rows of client i begin at `start[i]` and are `width[i]`
-    long.
-    """
-
-    values: F32
-    indices: I32
-    indptr: I64
-    start: I64
-    width: I64
-    sparse: bool
+from fedres.core.primitives import View
+from fedres.core.types import F32, I64, Matrix
 
 
 def block_view(blocks: Sequence[Matrix]) -> View:
@@ -37,7 +23,8 @@ def block_view(blocks: Sequence[Matrix]) -> View:
             width,
             True,
         )
-    start = _starts(np.array([block.shape[0] for block in blocks]) * width)[:-1]
+    rows = np.array([block.shape[0] for block in blocks])
+    start = _starts(rows * width)[:-1] - _starts(rows)[:-1] * width
     values = np.concatenate([np.ravel(block) for block in blocks])
     return View(values, np.empty(0, np.int32), np.empty(0, np.int64), start, width, False)
 
@@ -52,8 +39,7 @@ def matrix_view(x: Matrix, row_start: I64) -> View:
     width = np.full(clients, x.shape[1], np.int64)
     if isinstance(x, np.ndarray):
         empty = np.empty(0, np.int64)
-        start = row_start[:-1] * x.shape[1]
-        return View(x.reshape(-1), empty.astype(np.int32), empty, start, width, False)
+        return View(x.reshape(-1), empty.astype(np.int32), empty, width * 0, width, False)
     return View(
         x.data, x.indices.astype(np.int32), x.indptr.astype(np.int64), width * 0, width, True
     )
@@ -69,7 +55,8 @@ def client_rows(view: View, row_start: I64, i: int) -> Matrix:
         return sparse.csr_array(
             (view.values[part], view.indices[part], indptr - indptr[0]), shape=(rows, width)
         )
-    return view.values[view.start[i] : view.start[i] + rows * width].reshape(rows, width)
+    first = view.start[i] + row_start[i] * width
+    return view.values[first : first + rows * width].reshape(rows, width)
 
 
 def whole(view: View) -> Matrix | None:

@@ -1,27 +1,28 @@
 """`simulate`: a federation and a method in, a `Run` out."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
+from fedres.core import clock
 from fedres.core.delays import Delay, as_delay
 from fedres.core.erm import is_squared
 from fedres.core.losses import Loss, find_loss
 from fedres.core.messages import Ledger, model_bytes, upload_bytes
-from fedres.core.schedule import Plan, plan
-from fedres.core.sgd import Alignment
-from fedres.core.steps import SMALLEST, Adaptive, Step
+from fedres.core.schedule import never, plan
+from fedres.core.sgd import Alignment, Linear, Many, One, new_flight, new_models
+from fedres.core.steps import Adaptive, Step
 from fedres.core.types import F32, F64, I32, I64
 from fedres.core.views import View, no_view
+from fedres.simulation import scoring
+from fedres.simulation.dealing import Deck
 from fedres.simulation.federation import Federation, Rows
 from fedres.simulation.run import LocalWeights, Run
 from fedres.simulation.settings import SGD_METHODS, ClientWeight, Initial, Method, Settings
 from fedres.simulation.sparse_columns import known_columns, own_columns
-
-if TYPE_CHECKING:
-    from fedres.core import kernels
 
 
 def simulate(
@@ -119,8 +120,8 @@ def simulate(
         initial_global, initial_local, ridge, solve_every, keep_path,
     )  # fmt: skip
     settings.check(federation)
-    if compiled and method in SGD_METHODS:
-        return _simulate(federation, settings)
+    if method in SGD_METHODS:
+        return _simulate(federation, settings, compiled)
     if compiled and is_squared(settings.loss):
         from fedres.simulation.erm_engine import simulate_erm
 
@@ -143,13 +144,11 @@ def sides(federation: Federation, rows: Rows, method: Method) -> tuple[View, Vie
     return rows.x_global, rows.x_local
 
 
-def _simulate(federation: Federation, settings: Settings) -> Run:
-    # Compiled code takes a moment to load, which the command line should not wait for.
-    from fedres.core import kernels
-
-    rule = settings.rule(federation)
-    rows = federation.train
-    clients, batch = len(federation.clients), settings.batch
+def _simulate(federation: Federation, settings: Settings, compiled: bool) -> Run:
+    """Play a run of FedRes.SGD or a baseline: the same functions, compiled or not."""
+    run, score = (clock.play, scoring.joint) if not compiled else _compiled(settings.batch)
+    rule, rows, batch = settings.rule(federation), federation.train, settings.batch
+    clients = len(federation.clients)
     turns, total = settings.turns(federation), settings.total(federation)
     xg, xl = sides(federation, rows, settings.method)
     full_width = xl.width
@@ -157,113 +156,93 @@ def _simulate(federation: Federation, settings: Settings) -> Run:
     if xl.sparse and settings.initial_local is None:
         xl, columns = own_columns(xl, rows.row_start)
     connected = bool(xg.width[0])  # else there is no server and nothing to wait for
-    aligned = settings.alignment == "aligned" and connected
-    times = plan(
+    layout = plan(
         clients,
         turns,
         batch,
         settings.delay if connected else Delay(),
-        aligned,
-        None if settings.cycle else (rows.counts, settings.passes),
-        settings.seed,
-    )
-    adaptive = settings.step.adaptive
-    low, high = settings.loss.clip if settings.step.clip else (-np.inf, np.inf)
-    rules = kernels.Rules(
-        loss=kernels.SQUARED if settings.loss.name == "squared" else kernels.LOGISTIC,
-        adaptive=adaptive,
-        eta=np.float32(settings.step.eta),
-        eta_local=np.float32(rule.step_of_clients.eta),
-        radius=np.float32(np.inf if settings.radius is None else settings.radius),
-        aligned_server=settings.alignment != "arrival",
-        client_at_once=not aligned and bool(xl.width.any()),
-        cycle=settings.cycle,
-        total=total,
-        shuffle=settings.shuffle,
+        waits=connected and settings.alignment in ("aligned", "late"),
+        frozen=not settings.step.adaptive,
+        passes=None if settings.cycle else (rows.counts, settings.passes),
         seed=settings.seed,
-        bits=settings.residual_bits,
-        residual_low=np.float32(rule.residual_span[0]),
-        residual_high=np.float32(rule.residual_span[1]),
     )
-    # Sgd takes its gradients at a version that must not change under it.
-    history = times.oldest + 1 + (not adaptive)
-    global_ = _models(xg.width[:1], settings.constant, low, high, history)
-    local = _models(xl.width, settings.constant, low, high)
-    begin_global, begin_local = settings.initial(federation, int(xg.width[0]), xl.width)
-    global_.weights[: len(begin_global)] = begin_global
-    if settings.initial_local is not None:
-        for i, weights in enumerate(begin_local):
-            local.weights[local.start[i] : local.start[i] + len(weights)] = weights
-    depth = times.longest + 1
-    cells = depth * clients * batch
-    flight = kernels.Flight(
-        depth,
-        np.zeros(depth * clients, np.int32),
-        np.zeros(cells, np.int32),
-        *np.zeros((4, cells), np.float32),
-    )
-    record = kernels.Record(
-        np.full((total, clients), np.nan, np.float32),
-        np.zeros(turns),
-        np.zeros(turns),
-        np.zeros(clients),
-        np.zeros(1, np.int64),
-        np.zeros((turns + 1 if settings.keep_path else 0, len(begin_global)), np.float32),
-    )
-    if settings.keep_path:
-        record.path[0] = begin_global
+    times = layout.times if connected else layout.times._replace(due_server=never(turns))
     weight = settings.weights(federation)
-    due_server = (
-        times.due_server if connected else times.due_server._replace(last=times.due_server.first)
-    )
-    arguments = (
+    terms = (rule if connected else replace(rule, alignment="arrival")).terms(weight)
+    global_ = Linear(
         xg,
+        new_models(xg.width[:1], settings.constant, rule.reach, times.history),
+        np.float32(settings.step.eta),
+        np.zeros(int(xg.width[0]) + 1, np.float32),
+    )
+    local = Linear(
         xl,
+        new_models(xl.width, settings.constant, rule.reach),
+        np.float32(rule.step_of_clients.eta),
+        np.zeros(int(xl.width.max()) + 1, np.float32),
+    )
+    begin_global, begin_local = settings.initial(federation, int(xg.width[0]), xl.width)
+    global_.models.weights[: len(begin_global)] = begin_global
+    if settings.initial_local is not None:
+        for weights, start in zip(begin_local, local.models.start, strict=True):
+            local.models.weights[start : start + len(weights)] = weights
+    path = np.zeros((turns + 1 if settings.keep_path else 0, len(begin_global)), np.float32)
+    path[:1] = begin_global
+    deck = Deck(
         rows.y,
         rows.row_start,
         row_order(rows),
-        kernels.Cursor(*np.zeros((2, clients), np.int64)),
-        times.active,
-        times.due_local,
-        due_server,
-        times.down,
-        times.version,
-        weight,
-        global_,
-        local,
-        flight,
-        np.zeros(int(max(xg.width[0], xl.width.max())) + 1, np.float32),
-        record,
+        *np.zeros((2, clients), np.int64),
+        np.diff(xg.indptr) if xg.sparse else np.empty(0, np.int64),
+        (xl.width == 0).astype(np.int32),
+        total,
+        settings.cycle,
+        settings.shuffle,
+        settings.seed,
+        np.full((total, clients), np.nan, np.float32),
+        *np.zeros((2, turns)),
+        np.zeros(clients),
+        np.zeros(1, np.int64),
     )
     began = perf_counter()
-    if batch == 1:
-        slot = kernels.play_samples(rules, *arguments)
-    else:
-        slot = kernels.play_batches(rules, batch, *arguments)
-    tested = None
-    if federation.test is not None:
-        tested = np.empty(len(federation.test.y), np.float32)
-        xg_test, xl_test = sides(federation, federation.test, settings.method)
-        if columns is not None:
-            xl_test = known_columns(xl_test, federation.test.row_start, columns, xl.width)
-        kernels.joint(xg_test, xl_test, federation.test.row_start, global_, slot, local, tested)
+    with np.errstate(all="ignore"):  # a run may diverge, and shuffles overflow on purpose
+        run(deck, terms, times, global_, local, new_flight(layout.depth, clients, batch), path)
+        version = turns % times.history
+        tested = None
+        if federation.test is not None:
+            test = federation.test
+            tested = np.empty(len(test.y), np.float32)
+            xg_test, xl_test = sides(federation, test, settings.method)
+            if columns is not None:
+                xl_test = known_columns(xl_test, test.row_start, columns, xl.width)
+            final = global_._replace(x=xg_test), local._replace(x=xl_test)
+            score(final[0], version, final[1], test.row_start, tested)
     seconds = perf_counter() - began
-    size = int(xg.width[0]) + 1
-    end = slot * size + int(xg.width[0]) + int(global_.constant[0])
+    start = global_.models.start[version]
     return finish(
         federation,
         settings,
-        record.predictions.T,
-        record.loss_by_round,
-        record.weight_by_round,
-        record.loss_by_client,
-        global_.weights[slot * size : end].copy(),
-        LocalWeights(local.weights, local.start, full_width, local.constant, columns, xl.width),
-        _bytes(federation, settings, xg, xl, times, int(record.features_sent[0])),
+        deck.predictions.T,
+        deck.loss_by_round,
+        deck.weight_by_round,
+        deck.loss_by_client,
+        global_.models.weights[start : start + len(begin_global)].copy(),
+        LocalWeights(
+            local.models.weights, local.models.start, full_width, local.models.constant, columns,
+            xl.width,
+        ),
+        _bytes(federation, settings, xg, xl, layout.arrivals, int(deck.stored_sent[0])),
         tested,
         seconds,
-        record.path if settings.keep_path else None,
-    )
+        path if settings.keep_path else None,
+    )  # fmt: skip
+
+
+def _compiled(batch: int) -> tuple[Any, Any]:
+    # A compiler takes a moment to load, which the command line should not wait for.
+    from fedres.core.compiled import compiled
+
+    return compiled(clock.play, Deck, Linear, One if batch == 1 else Many), compiled(scoring.joint)
 
 
 def row_order(rows: Rows) -> I32:
@@ -307,27 +286,8 @@ def finish(
         )
 
 
-def _models(
-    width: I64, constant: bool, low: float, high: float, copies: int = 1
-) -> "kernels.Models":
-    """Models at zero; `copies` of each for versions, which share their sums of squares."""
-    from fedres.core.kernels import Models
-
-    size = width + 1
-    start = np.concatenate([[0], np.cumsum(size)[:-1]]).astype(np.int64)
-    count = len(width) * copies
-    return Models(
-        np.zeros(int(size.sum()) * copies, np.float32),
-        np.full(int(size.sum()), SMALLEST, np.float32),
-        start,
-        ((width > 0) & constant).astype(np.float32),
-        np.full(count, low, np.float32),
-        np.full(count, high, np.float32),
-    )
-
-
 def _bytes(
-    federation: Federation, settings: Settings, xg: View, xl: View, times: Plan, features: int
+    federation: Federation, settings: Settings, xg: View, xl: View, arrivals: int, features: int
 ) -> Ledger:
     """The size of all messages of a run of SGD."""
     if not xg.width[0]:
@@ -338,7 +298,7 @@ def _bytes(
         features = int((seen * xg.width).sum())
     ledger = count_bytes(federation, settings, bits, xg.sparse, features)
     if settings.alignment == "aligned":
-        ledger.down += 4 * times.arrivals
+        ledger.down += 4 * arrivals
     return ledger
 
 

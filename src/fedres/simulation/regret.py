@@ -76,13 +76,14 @@ def rows_seen(federation: Federation, settings: Settings) -> I64:
 def _dealt(rows: int, client: int, samples: int, settings: Settings) -> I32:
     """The first so many rows that a client sees, pass after pass."""
     # Compiled code takes a moment to load.
-    from fedres.core.kernels import shuffle_rows
+    from fedres.core.compiled import compiled
+    from fedres.simulation.dealing import shuffle_rows
 
     passes = np.empty((-(-samples // rows), rows), np.int32)
     order = np.arange(rows, dtype=np.int32)
     for epoch in range(len(passes)):
         if settings.shuffle:
-            shuffle_rows(order, 0, rows, settings.seed, client, epoch)
+            compiled(shuffle_rows)(order, 0, rows, settings.seed, client, epoch)
         passes[epoch] = order
     return passes.ravel()[:samples]
 

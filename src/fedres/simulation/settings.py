@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from fedres.core.delays import Delay
 from fedres.core.losses import Loss
 from fedres.core.messages import check_bits
-from fedres.core.sgd import ALIGNMENTS, Alignment, Rule
+from fedres.core.rule import Rule
+from fedres.core.sgd import ALIGNMENTS, Alignment
 from fedres.core.steps import Step
 from fedres.core.types import F32, I64
 from fedres.simulation.federation import Federation
@@ -118,8 +119,6 @@ class Settings:
             self.loss.residuals or _around(federation.label_values),
             # alone, a client has only one model, and one step
             self.local_step if self.method == "fedres" and federation.width_global else None,
-            self.ridge,
-            self.solve_every,
         )
 
     def initial(

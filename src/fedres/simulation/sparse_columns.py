@@ -12,12 +12,13 @@ def own_columns(view: View, row_start: I64) -> tuple[View, I32]:
     So a client's model is as large as what it has seen, not as wide as the view: smaller, and
     close together in memory.
     """
-    from fedres.core.kernels import number_columns
+    from fedres.core.compiled import compiled
+    from fedres.simulation.scoring import number_columns
 
     width = np.zeros_like(view.width)
     indices, columns = np.empty_like(view.indices), np.empty_like(view.indices)
     stamp = np.full(int(view.width.max()), -1, np.int32)
-    number_columns(view, row_start, width, stamp, np.empty_like(stamp), indices, columns)
+    compiled(number_columns)(view, row_start, width, stamp, np.empty_like(stamp), indices, columns)
     return view._replace(indices=indices, width=width), columns[: int(width.sum())].copy()
 
 

@@ -1,0 +1,356 @@
+"""The same functions compiled: primitives anew, for vectors; everything else as it stands.
+
+`compiled(function, *kinds)` makes a twin of a function whose names are bound to compiled twins of
+what it calls: to the versions below where it calls `fedres.core.primitives`, and, where it calls
+one of `functools.singledispatch`, to the version for one of these kinds. The reference is the
+function itself, called without any of this.
+
+numba's disk cache watches only the file of the function that is called, so twins close over a
+digest of the whole package: they are compiled anew when any file changes, and found otherwise.
+"""
+
+from collections.abc import Callable
+from dis import get_instructions
+from functools import cache
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from fedres.core import primitives
+from fedres.core.primitives import LANES, SHORTER
+from fedres.core.source import digest_of_package
+
+# No fast-math: sums keep their order, and NaN and infinity their meaning, because a diverging run
+# must be seen to diverge. Without numba's runtime (`_nrt`) nothing can be allocated and no
+# reference is counted, which took two thirds of the time.
+OPTIONS: Any = {"nogil": True, "error_model": "numpy", "_nrt": False}
+
+# An unsigned index need not be tested for counting from the end.
+U = np.uint64
+
+_PRIMITIVES: dict[Any, Any] = {}
+
+
+@cache
+def compiled(function: Callable[..., Any], *kinds: type, allocates: bool = False) -> Any:
+    """A compiled twin of a function, its machine code kept on disk.
+
+    Parameters
+    ----------
+    function
+        Any function of arrays, numbers and named tuples of them.
+    kinds
+        Types that decide between versions of what it calls.
+    allocates
+        Whether it makes arrays on its way.
+
+    Examples
+    --------
+    >>> from fedres.core.elementary import exp
+    >>> compiled(exp)(1.0) == exp(1.0)
+    True
+    """
+    options = OPTIONS | {"_nrt": allocates}
+    names = (function.__qualname__, *(kind.__qualname__ for kind in kinds))
+    entry = _entry(" ".join((*names, digest_of_package())))
+    # A call with *arguments cannot be inlined, but what is called may inline the rest.
+    called = njit(**options)(_twin(function, kinds, "always", allocates).py_func)
+    bound = FunctionType(
+        entry.__code__, {"__name__": __name__, "called": called}, closure=entry.__closure__
+    )
+    return njit(cache=True, **options)(bound)
+
+
+def _entry(key: str) -> FunctionType:
+    def run(*arguments: Any) -> Any:
+        assert key
+        return called(*arguments)  # type: ignore[name-defined]  # noqa: F821
+
+    return run  # type: ignore[return-value]
+
+
+@cache
+def _twin(function: Any, kinds: tuple[type, ...], inline: str, allocates: bool) -> Any:
+    if function in _PRIMITIVES:
+        return _PRIMITIVES[function][inline]
+    inline = "never" if hasattr(function, "apart") else inline
+    if hasattr(function, "registry"):
+        function = next(function.registry[kind] for kind in kinds if kind in function.registry)
+    bound = {"__name__": function.__module__}
+    called = {step.argval for step in get_instructions(function) if step.opname == "LOAD_GLOBAL"}
+    for name in called & set(function.__globals__):
+        value = function.__globals__[name]
+        ours = isinstance(value, FunctionType) and value.__module__.startswith("fedres.")
+        bound[name] = _twin(value, kinds, inline, allocates) if ours else value
+    options = OPTIONS | {"_nrt": allocates}
+    return njit(inline=inline, **options)(FunctionType(function.__code__, bound))
+
+
+def _instead_of(primitive: Callable[..., Any]) -> Any:
+    """Compile this where the primitive is called."""
+
+    def register(function: Callable[..., Any]) -> Any:
+        _PRIMITIVES[primitive] = {
+            inline: njit(inline=inline, **OPTIONS)(function) for inline in ("always", "never")
+        }
+        return function
+
+    return register
+
+
+class _Lanes:
+    """Vectors of `LANES` numbers; what is left over at the end of an array in shorter ones."""
+
+    short, long = ir.IntType(32), ir.IntType(64)
+
+    def __init__(self, context: Any, builder: Any) -> None:
+        self.context, self.builder = context, builder
+
+    def begin(self, kind: Any, array: Any, at: Any) -> Any:
+        """Where element `at` of an array is."""
+        data = self.context.make_array(kind)(self.context, self.builder, array).data
+        return self.builder.gep(data, [at])
+
+    def for_each(self, n: Any, body: Callable[[Any, int], None]) -> None:
+        """Call `body` with the place and width of each vector that n numbers make."""
+        builder, place = self.builder, ir.Constant(self.long, 0)
+        step = ir.Constant(self.long, LANES)
+        full = builder.and_(n, ir.Constant(self.long, -LANES))
+        with cgutils.for_range_slice(builder, place, full, step, inc=True) as (at, _):
+            body(at, LANES)
+        place = full
+        for width in SHORTER:
+            bit = ir.Constant(self.long, width)
+            fits = builder.icmp_signed("!=", builder.and_(n, bit), ir.Constant(self.long, 0))
+            with builder.if_then(fits):
+                body(place, width)
+            place = builder.add(place, builder.and_(n, bit))
+        one = ir.Constant(self.long, 1)
+        with cgutils.for_range_slice(builder, place, n, one, inc=True) as (at, _):
+            body(at, 1)
+
+    def vector(self, width: int) -> Any:
+        """The type of a vector; of one number, that of the number."""
+        return ir.VectorType(ir.FloatType(), width) if width > 1 else ir.FloatType()
+
+    def at(self, start: Any, place: Any, width: int) -> Any:
+        """Where the vector at that place is."""
+        place = self.builder.gep(start, [place])
+        return self.builder.bitcast(place, self.vector(width).as_pointer())
+
+    def load(self, start: Any, place: Any, width: int) -> Any:
+        """The vector at that place."""
+        return self.builder.load(self.at(start, place, width), align=4)
+
+    def everywhere(self, number: Any, width: int) -> Any:
+        """One number in all lanes."""
+        if width == 1:
+            return number
+        empty = ir.Constant(self.vector(width), ir.Undefined)
+        one = self.builder.insert_element(empty, number, ir.Constant(self.short, 0))
+        return self.builder.shuffle_vector(one, empty, self._places([0] * width))
+
+    def part(self, vector: Any, first: int, width: int) -> Any:
+        """So many of the lanes."""
+        empty = ir.Constant(vector.type, ir.Undefined)
+        return self.builder.shuffle_vector(vector, empty, self._places(range(first, first + width)))
+
+    def _places(self, places: Any) -> Any:
+        places = list(places)
+        return ir.Constant(ir.VectorType(self.short, len(places)), places)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _dot(_: Any, x: Any, a: Any, w: Any, b: Any, n: Any, more: Any) -> Any:  # noqa: ARG001
+    """x[a : a + n] . w[b : b + n] + more, added as `primitives.fold` adds."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        x, a, w, b, n, more = arguments
+        lanes = _Lanes(context, builder)
+        left, right = lanes.begin(signature.args[0], x, a), lanes.begin(signature.args[2], w, b)
+        sums = {
+            width: cgutils.alloca_once_value(builder, ir.Constant(lanes.vector(width), zero))
+            for width, zero in ((k, [0.0] * k) for k in (LANES, *SHORTER))
+        }
+        sums[1] = cgutils.alloca_once_value(builder, more)
+
+        def add(place: Any, width: int) -> None:
+            products = builder.fmul(lanes.load(left, place, width), lanes.load(right, place, width))
+            builder.store(builder.fadd(builder.load(sums[width]), products), sums[width])
+
+        lanes.for_each(n, add)
+        total, width = builder.load(sums[LANES]), LANES
+        while width > 1:
+            width //= 2
+            total = builder.fadd(lanes.part(total, 0, width), lanes.part(total, width, width))
+            if width in SHORTER:
+                total = builder.fadd(total, builder.load(sums[width]))
+        folded = builder.extract_element(total, ir.Constant(lanes.short, 0))
+        return builder.fadd(folded, builder.load(sums[1]))
+
+    return types.float32(x, types.int64, w, types.int64, types.int64, types.float32), generate
+
+
+def _adapted(builder: Any, w: Any, g: Any, gradient: Any, weight: Any, rate: Any) -> Any:
+    """G += weight g^2; w -= rate g / sqrt(G): of one number, or of a vector of them."""
+    g = builder.fadd(g, builder.fmul(weight, builder.fmul(gradient, gradient)))
+    kind = "f32" if isinstance(g.type, ir.FloatType) else f"v{g.type.count}f32"
+    function = ir.FunctionType(g.type, [g.type])
+    square_root = cgutils.get_or_insert_function(builder.module, function, f"llvm.sqrt.{kind}")
+    move = builder.fdiv(builder.fmul(rate, gradient), builder.call(square_root, [g]))
+    return builder.fsub(w, move), g
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _adapt(_, w, at, g, to, gradient, weight, rate) -> Any:  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """The adaptive step of one weight."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        w, at, g, to, *numbers = arguments
+        lanes = _Lanes(context, builder)
+        places = lanes.begin(signature.args[0], w, at), lanes.begin(signature.args[2], g, to)
+        old = [builder.load(place) for place in places]
+        for new, place in zip(_adapted(builder, *old, *numbers), places, strict=True):
+            builder.store(new, place)
+        return context.get_dummy_value()
+
+    single, long = types.float32, types.int64
+    return types.void(w, long, g, long, single, single, single), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _adapt_all(_, w, at, g, to, x, a, n, slope, weight, rate) -> Any:  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """The adaptive step of w[at : at + n] along slope * x[a : a + n]."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        w, at, g, to, x, a, n, *numbers = arguments
+        lanes = _Lanes(context, builder)
+        weights = lanes.begin(signature.args[0], w, at)
+        squares = lanes.begin(signature.args[2], g, to)
+        values = lanes.begin(signature.args[4], x, a)
+
+        def adapt(place: Any, width: int) -> None:
+            slope, weight, rate = (lanes.everywhere(number, width) for number in numbers)
+            gradient = builder.fmul(slope, lanes.load(values, place, width))
+            old = lanes.load(weights, place, width), lanes.load(squares, place, width)
+            new = _adapted(builder, *old, gradient, weight, rate)
+            for vector, start in zip(new, (weights, squares), strict=True):
+                builder.store(vector, lanes.at(start, place, width), align=4)
+
+        lanes.for_each(n, adapt)
+        return context.get_dummy_value()
+
+    single, long = types.float32, types.int64
+    return types.void(w, long, g, long, x, long, long, single, single, single), generate
+
+
+@_instead_of(primitives.predict_row)
+def _predict_row(models, m, view, i, row, block):  # type: ignore[no-untyped-def]
+    w, start, width = models.weights, models.start[U(m)], view.width[U(i)]
+    at = start + block * width
+    constant = models.constant[U(m)] * w[U(start + models.size[U(m)] - 1)]
+    if not view.sparse:
+        return _dot(view.values, view.start[U(i)] + row * width, w, at, width, constant)
+    values, indices = view.values, view.indices
+    e, last, v = U(view.indptr[U(row)]), U(view.indptr[U(row + 1)]), U(at)
+    # Four lanes by hand: vectors would only gather.
+    a = b = c = d = np.float32(0)
+    while e + U(4) <= last:
+        a += values[e] * w[v + U(indices[e])]
+        b += values[e + U(1)] * w[v + U(indices[e + U(1)])]
+        c += values[e + U(2)] * w[v + U(indices[e + U(2)])]
+        d += values[e + U(3)] * w[v + U(indices[e + U(3)])]
+        e += U(4)
+    if e < last:
+        a += values[e] * w[v + U(indices[e])]
+    if e + U(1) < last:
+        b += values[e + U(1)] * w[v + U(indices[e + U(1)])]
+    if e + U(2) < last:
+        c += values[e + U(2)] * w[v + U(indices[e + U(2)])]
+    return ((a + c) + (b + d)) + constant
+
+
+@_instead_of(primitives.descend_row)
+def _descend_row(models, m, view, i, row, block, rate):  # type: ignore[no-untyped-def]
+    w, start, width = models.weights, models.start[U(m)], view.width[U(i)]
+    v = U(start + block * width)
+    if view.sparse:
+        for e in range(U(view.indptr[U(row)]), U(view.indptr[U(row + 1)])):
+            w[v + U(view.indices[e])] -= rate * view.values[e]
+    else:
+        x = U(view.start[U(i)] + row * width)
+        for j in range(U(width)):
+            w[v + j] -= rate * view.values[x + j]
+    w[U(start + models.size[U(m)] - 1)] -= rate * models.constant[U(m)]
+
+
+@_instead_of(primitives.adapt_row)
+def _adapt_row(models, m, view, i, row, block, slope, weight, eta):  # type: ignore[no-untyped-def]
+    w, g, rate, width = models.weights, models.squares, eta * weight, view.width[U(i)]
+    start, begin, last = models.start[U(m)], models.squares_start[U(m)], models.size[U(m)] - 1
+    v, s = start + block * width, begin + block * width
+    if view.sparse:
+        for e in range(U(view.indptr[U(row)]), U(view.indptr[U(row + 1)])):
+            j = view.indices[e]
+            _adapt(w, v + j, g, s + j, slope * view.values[e], weight, rate)
+    else:
+        x = view.start[U(i)] + row * width
+        _adapt_all(w, v, g, s, view.values, x, width, slope, weight, rate)
+    gradient = slope * models.constant[U(m)]
+    _adapt(w, start + last, g, begin + last, gradient, weight, rate)
+
+
+@_instead_of(primitives.adapt_mean)
+def _adapt_mean(models, m, view, i, rows, first, last, weight, eta, sums):  # type: ignore[no-untyped-def]
+    w, g, rate, end = models.weights, models.squares, eta * weight, models.size[U(m)] - 1
+    v, s, bias = models.start[U(m)], models.squares_start[U(m)], U(sums.shape[0] - 1)
+    share, width = np.float32(1) / np.float32(last - first), view.width[U(i)]
+    if view.sparse:
+        for q in range(first, last):
+            row = rows[U(q)]
+            for e in range(U(view.indptr[U(row)]), U(view.indptr[U(row + 1)])):
+                # A column met a second time finds its sum spent, and rests.
+                j = view.indices[e]
+                _adapt(w, v + j, g, s + j, share * sums[U(j)], weight, rate)
+                sums[U(j)] = np.float32(0)
+    else:
+        _adapt_all(w, v, g, s, sums, 0, width, share, weight, rate)
+        for j in range(U(width)):
+            sums[j] = np.float32(0)
+    _adapt(w, v + end, g, s + end, share * sums[bias], weight, rate)
+    sums[bias] = np.float32(0)
+
+
+@_instead_of(primitives.add_to_sums)
+def _add_to_sums(sums, constant, view, i, row, slope):  # type: ignore[no-untyped-def]
+    if view.sparse:
+        for e in range(U(view.indptr[U(row)]), U(view.indptr[U(row + 1)])):
+            sums[U(view.indices[e])] += slope * view.values[e]
+    else:
+        x = U(view.start[U(i)] + row * view.width[U(i)])
+        for j in range(U(view.width[U(i)])):
+            sums[j] += slope * view.values[x + j]
+    sums[U(sums.shape[0] - 1)] += slope * constant
+
+
+@_instead_of(primitives.project)
+def _project(models, m, radius):  # type: ignore[no-untyped-def]
+    w, start, size = models.weights, models.start[U(m)], models.size[U(m)]
+    square = _dot(w, start, w, start, size, np.float32(0))
+    if square > radius * radius:
+        shrink = radius / np.sqrt(square)
+        for j in range(U(start), U(start + size)):
+            w[j] *= shrink
+
+
+@_instead_of(primitives.copy_model)
+def _copy_model(models, of, to):  # type: ignore[no-untyped-def]
+    w, first, second = models.weights, U(models.start[U(of)]), U(models.start[U(to)])
+    for j in range(U(models.size[U(of)])):
+        w[second + j] = w[first + j]
+    models.low[U(to)], models.high[U(to)] = models.low[U(of)], models.high[U(of)]

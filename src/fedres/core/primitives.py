@@ -1,0 +1,190 @@
+"""The few operations on rows that everything else is made of, in NumPy.
+
+    predict_row   f(x; w) = w . (x, 1)
+    descend_row   w -= rate x
+    adapt_row     G_j += (g x_j)^2,   w_j -= eta g x_j / sqrt(G_j)
+
+`fedres.core.compiled` gives the compiler its own version of each, with the same bits: products
+are added in a fixed number of lanes, lane by lane, and then the lanes two by two. So a sum does
+not depend on how wide the vectors of a CPU are, nor on who computes it. A process that lives for
+one message uses these, since loading compiled code would take it longer.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedres.core.types import F32, I32, I64
+
+LANES, SPARSE_LANES = 16, 4
+SHORTER = (8, 4)  # vectors for what is left over; the last three numbers go one by one
+ZERO = np.float32(0)
+
+# Running sums of squares begin at the smallest normal number, so that a feature that was always
+# zero divides zero by something.
+SMALLEST = np.finfo(np.float32).tiny
+
+
+class View(NamedTuple):
+    """One side's features of all clients, dense rows end to end, or CSR.
+
+    Clients may differ in width: dense row k, counted over all clients, begins at `start[i] + k *
+    width[i]` if it is one of client i.
+    """
+
+    values: F32
+    indices: I32
+    indptr: I64
+    start: I64
+    width: I64
+    sparse: bool
+
+
+class Models(NamedTuple):
+    """Linear models end to end, each one's constant last, and the range of labels it has seen.
+
+    Versions of one model may share their sums of squares.
+    """
+
+    weights: F32
+    squares: F32
+    start: I64  # where the weights of each model begin
+    squares_start: I64
+    size: I64  # weights a model, that of the constant included
+    constant: F32  # 1 where a model has a constant, else 0: then its weight stays 0
+    low: F32
+    high: F32
+
+
+def fold(products: F32, more: np.float32) -> np.float32:
+    """The sum in a fixed order: vectors of 16 lanes, folded; what is left over joins on the way."""
+    place, lanes = len(products) // LANES * LANES, LANES
+    total: Any = np.add.reduce(products[:place].reshape(-1, LANES), axis=0, initial=ZERO)
+    while lanes > 1:
+        lanes //= 2
+        total = total[:lanes] + total[lanes:]
+        if lanes in SHORTER and len(products) & lanes:
+            total += products[place : place + lanes]
+            place += lanes
+    for last in products[place:]:
+        more = more + last
+    return np.float32(total[0] + more)
+
+
+def fold_sparse(products: F32, more: np.float32) -> np.float32:
+    """The same of a sparse row: in four lanes."""
+    full = len(products) // SPARSE_LANES * SPARSE_LANES
+    total: Any = np.add.reduce(products[:full].reshape(-1, SPARSE_LANES), axis=0, initial=ZERO)
+    total[: len(products) - full] += products[full:]
+    return np.float32(((total[0] + total[2]) + (total[1] + total[3])) + more)
+
+
+def _row(view: View, i: int, row: int) -> tuple[F32, Any]:
+    """The values of a row, and their places among the weights of a model."""
+    if view.sparse:
+        first, last = view.indptr[row], view.indptr[row + 1]
+        return view.values[first:last], view.indices[first:last].astype(np.int64)
+    width = view.width[i]
+    first = view.start[i] + row * width
+    return view.values[first : first + width], slice(0, width)
+
+
+def _at(start: int, places: Any) -> Any:
+    if isinstance(places, slice):
+        return slice(start, start + places.stop)
+    return start + places
+
+
+def predict_row(models: Models, m: int, view: View, i: int, row: int, block: int) -> np.float32:
+    """f(x; w) of model m for a row of client i, placed in that block of the weights."""
+    values, places = _row(view, i, row)
+    w, start = models.weights, models.start[m]
+    products = values * w[_at(start + block * view.width[i], places)]
+    constant = models.constant[m] * w[start + models.size[m] - 1]
+    return (fold_sparse if view.sparse else fold)(products, constant)
+
+
+def descend_row(
+    models: Models, m: int, view: View, i: int, row: int, block: int, rate: np.float32
+) -> None:
+    """w -= rate x."""
+    values, places = _row(view, i, row)
+    w, start = models.weights, models.start[m]
+    w[_at(start + block * view.width[i], places)] -= rate * values
+    w[start + models.size[m] - 1] -= rate * models.constant[m]
+
+
+def adapt_row(
+    models: Models,
+    m: int,
+    view: View,
+    i: int,
+    row: int,
+    block: int,
+    slope: np.float32,
+    weight: np.float32,
+    eta: np.float32,
+) -> None:
+    """The adaptive step along the gradient of one row, slope * x."""
+    values, places = _row(view, i, row)
+    shift = block * view.width[i]
+    _adapt(models, m, _at(shift, places), slope * values, weight, eta)
+    _adapt(models, m, models.size[m] - 1, slope * models.constant[m], weight, eta)
+
+
+def adapt_mean(
+    models: Models,
+    m: int,
+    view: View,
+    i: int,
+    rows: I32,
+    first: int,
+    last: int,
+    weight: np.float32,
+    eta: np.float32,
+    sums: F32,
+) -> None:
+    """The adaptive step along the mean gradient of rows[first:last], whose sum is in `sums`.
+
+    That of the constant is last in `sums`, which is zero again afterwards.
+    """
+    if view.sparse:
+        places: Any = np.unique(np.concatenate([_row(view, i, r)[1] for r in rows[first:last]]))
+    else:
+        places = slice(0, view.width[i])
+    share = np.float32(1) / np.float32(last - first)
+    _adapt(models, m, places, share * sums[places], weight, eta)
+    _adapt(models, m, models.size[m] - 1, share * sums[-1], weight, eta)
+    sums[places] = sums[-1] = 0
+
+
+def _adapt(
+    models: Models, m: int, places: Any, gradient: Any, weight: np.float32, eta: np.float32
+) -> None:
+    """G += g^2; w -= eta g / sqrt(G)."""
+    w, g = _at(models.start[m], places), _at(models.squares_start[m], places)
+    models.squares[g] += weight * (gradient * gradient)
+    models.weights[w] -= (eta * weight) * gradient / np.sqrt(models.squares[g])
+
+
+def add_to_sums(sums: F32, constant: np.float32, view: View, i: int, row: int, slope: Any) -> None:
+    """sums += slope (x, 1); that of the constant is last in `sums`."""
+    values, places = _row(view, i, row)
+    sums[places] += slope * values
+    sums[-1] += slope * constant
+
+
+def project(models: Models, m: int, radius: np.float32) -> None:
+    """Pi_D: bring model m to the nearest point of the ball of that radius."""
+    start = models.start[m]
+    w = models.weights[start : start + models.size[m]]
+    square = fold(w * w, ZERO)
+    if square > radius * radius:
+        w *= radius / np.sqrt(square)
+
+
+def copy_model(models: Models, of: int, to: int) -> None:
+    """Weights and range of one version become those of another."""
+    first, second, size = models.start[of], models.start[to], models.size[of]
+    models.weights[second : second + size] = models.weights[first : first + size]
+    models.low[to], models.high[to] = models.low[of], models.high[of]

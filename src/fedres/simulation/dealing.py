@@ -1,0 +1,107 @@
+"""Rows dealt to clients, pass after pass: what a federation in arrays is to the clock of rounds."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedres.core.clock import meet
+from fedres.core.losses import value
+from fedres.core.schedule import Times, held
+from fedres.core.sgd import Flight, Terms, U, clip, count, predict, set_count
+from fedres.core.types import F32, F64, I32, I64
+
+
+class Deck(NamedTuple):
+    """The rows of every client, where each client stands in them, and what came of it."""
+
+    y: F32
+    row_start: I64
+    order: I32  # rows in the order of the current pass, client after client
+    position: I64  # a client: rows of this pass that were dealt
+    epoch: I64  # a client: passes before this one
+    stored: I64  # values that a row takes in a message; empty where all take the same
+    alone: I32  # 1 for a client without a local model
+    total: int  # samples a client sees when it cycles through its rows
+    cycle: bool
+    shuffle: bool
+    seed: int
+    predictions: F32  # (samples, clients)
+    loss_by_round: F64
+    weight_by_round: F64
+    loss_by_client: F64
+    stored_sent: I64
+
+
+def shuffle_rows(order: I32, first: int, last: int, seed: int, client: int, epoch: int) -> None:
+    """Fisher-Yates on order[first:last], from a stream of (seed, client, epoch) alone."""
+    state = U(seed) * U(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> U(32))) + U(client + 1) * U(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> U(32))) + U(epoch + 1) * U(0x94D049BB133111EB)
+    for k in range(last - first - 1, 0, -1):
+        state = state * U(6364136223846793005) + U(1442695040888963407)
+        high = (state ^ (state >> U(29))) >> U(32)
+        j = np.int64((high * U(k + 1)) >> U(32))
+        order[first + k], order[first + j] = order[first + j], order[first + k]
+
+
+def deal(deck: Deck, i: int, most: int, flight: Flight, slot: int) -> None:
+    """The next rows of client i; a pass that ends within a batch cuts it short unless it cycles."""
+    begin = deck.row_start[U(i)]
+    rows = deck.row_start[U(i + 1)] - begin
+    position = deck.position[U(i)]
+    dealt = most if deck.cycle else min(most, rows - position)
+    set_count(flight.samples, slot, dealt)
+    begun = slot * flight.samples.batch
+    for c in range(U(begun), U(begun + count(flight.samples, slot))):
+        if position == 0 and deck.shuffle:
+            shuffle_rows(deck.order, begin, begin + rows, deck.seed, i, deck.epoch[i])
+        row = begin + deck.order[U(begin + position)]
+        flight.row[c] = row
+        flight.label[c] = deck.y[U(row)]
+        position += 1
+        if position == rows:
+            position = 0
+            deck.epoch[U(i)] += 1
+    deck.position[U(i)] = position
+
+
+@meet.register
+def _(
+    deck: Deck,
+    terms: Terms,
+    times: Times,
+    global_: Any,
+    local: Any,
+    flight: Flight,
+    n: int,
+    first: int,
+    last: int,
+) -> None:
+    base = n % flight.depth * len(terms.weight)
+    most = min(flight.samples.batch, deck.total - n * flight.samples.batch)
+    for e in range(first, last):
+        i = times.active.who[U(e)]
+        deal(deck, i, most, flight, base + i)
+    total = mass = np.float64(0)
+    for e in range(first, last):
+        i = times.active.who[U(e)]
+        version = held(times, n, i)
+        c = (base + i) * flight.samples.batch
+        end = c + count(flight.samples, base + i)
+        predict(terms, global_, version, local, i, flight, c, end)
+        # Without a local model it is the server that knows the range of labels.
+        alone = deck.alone[U(i)] == 1
+        low = global_.models.low[U(version)] if alone else local.models.low[U(i)]
+        high = global_.models.high[U(version)] if alone else local.models.high[U(i)]
+        for q in range(U(end - c)):
+            at = U(c) + q
+            prediction = clip(flight.seen[at] + flight.own[at], low, high)
+            loss = value(terms.loss, prediction, flight.label[at])
+            deck.predictions[U(n * flight.samples.batch) + q, U(i)] = prediction
+            deck.loss_by_client[U(i)] += loss
+            total += terms.weight[U(i)] * loss
+            mass += terms.weight[U(i)]
+            if deck.stored.shape[0] > 0:
+                deck.stored_sent[0] += deck.stored[flight.row[at]]
+    deck.loss_by_round[n] += total
+    deck.weight_by_round[n] += mass
