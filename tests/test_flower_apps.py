@@ -30,7 +30,7 @@ from fedres.flower.replay import replay
 from fedres.flower.run_folder import CHECKPOINT, read_log
 from fedres.flower.samples import ROWS, labels, open_source
 from fedres.flower.server_state import ServerState
-from fedres.flower.state_files import locked, read_facts
+from fedres.flower.state_files import read_facts
 from fedres.tables.encoder import Encoder
 from fedres.tables.loading import load
 
@@ -420,12 +420,3 @@ def test_the_simulation_runtime_needs_data_in_the_app(tmp_path, shop):
         launch.launch_here(tmp_path / "app", {}, nodes=2)
     with pytest.raises(ValueError, match="at least one node"):
         launch.launch_here(tmp_path / "app", {}, nodes=0)
-
-
-def test_one_process_at_a_time_in_a_folder(tmp_path):
-    with locked(tmp_path):
-        second = locked(tmp_path, patience=0)
-        with pytest.raises(ValueError, match="another process"):
-            second.__enter__()
-    with locked(tmp_path, patience=0):
-        pass

@@ -10,11 +10,11 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedres.core.files import locked
 from fedres.flower.app_settings import Settings
 from fedres.flower.client_state import ClientState
 from fedres.flower.model_folder import write_personal
 from fedres.flower.samples import open_source
-from fedres.flower.state_files import locked
 from fedres.flower.wire import Reply, Task
 
 RECORD = "fedres"

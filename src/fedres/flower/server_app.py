@@ -8,11 +8,11 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
+from fedres.core.files import locked
 from fedres.flower.app_settings import Settings
 from fedres.flower.client_app import RECORD
 from fedres.flower.model_folder import write_global
 from fedres.flower.server_state import ServerState
-from fedres.flower.state_files import locked
 from fedres.flower.wire import Task
 
 PAUSE = 0.2  # seconds between two looks at what has come
