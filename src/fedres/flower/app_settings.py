@@ -7,11 +7,9 @@ from functools import cached_property
 from typing import Any
 
 from fedres.core.losses import find_loss
-from fedres.core.messages import check_bits, upload_bytes
+from fedres.core.messages import MOST_ROWS, check_bits, upload_bytes
 from fedres.core.sgd import ALIGNMENTS, Rule
 from fedres.core.steps import Adaptive
-
-MOST_ROWS = 2**16 - 1  # the header of an upload counts rows in two bytes
 
 
 @dataclass(frozen=True)

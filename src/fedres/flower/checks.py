@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedres.core.messages import Upload
+from fedres.core.messages import MessageError, Upload
 from fedres.flower.app_settings import Settings
 from fedres.flower.client_state import number_of
 from fedres.flower.wire import Sent
@@ -33,8 +33,8 @@ def checked(sent: Sent, client: str, version: int, settings: Settings) -> Upload
         raise RefusedError("too large")
     try:
         upload = Upload.unpack(sent.upload, settings.width_global, rule.residual_span)
-    except ValueError as error:
-        raise RefusedError(_reason(str(error))) from None
+    except MessageError as error:
+        raise RefusedError(error.reason) from None
     values = upload.x_global if isinstance(upload.x_global, np.ndarray) else upload.x_global.data
     expected = rule.residual_bits if settings.width_local else 0
     for wrong, reason in (
@@ -55,10 +55,3 @@ def checked(sent: Sent, client: str, version: int, settings: Settings) -> Upload
     if rule.loss.labels is not None and not np.isin(upload.y, rule.loss.labels).all():
         raise RefusedError("label")
     return upload
-
-
-def _reason(error: str) -> str:
-    for words, reason in (("schema", "schema version"), ("finite", "not finite")):
-        if words in error:
-            return reason
-    return "wrong size"
