@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,9 +20,9 @@ from typer.testing import CliRunner
 
 from fedres.cli.flower import app as commands
 from fedres.core.messages import Upload
-from fedres.flower import client_app, launch, server_app
+from fedres.flower import client_app, launch, server_app, slow_client_app
 from fedres.flower.app_folder import digits_settings, read_app, settings_like, write_app
-from fedres.flower.app_settings import Settings
+from fedres.flower.app_settings import AppSettings
 from fedres.flower.digits import tables
 from fedres.flower.launch import progress_table, write_report
 from fedres.flower.memory import STATE, Memory
@@ -58,7 +59,7 @@ def shop(tmp_path):
     settings = settings_like(
         tmp_path / "shops.csv", label="sales", client="shop", time="at", local=["rain"]
     )
-    return replace(settings, batch=10, folder=str(tmp_path / "run"))
+    return replace(settings, rows_per_message=10, folder=str(tmp_path / "run"))
 
 
 # Rows
@@ -114,7 +115,7 @@ def test_rows_by_a_function(tmp_path, monkeypatch):
         rows=lambda position: (([k, 1], [2 * k], k % 2) for k in range(position, 8))
     )
     monkeypatch.setitem(sys.modules, "my_rows", module)
-    source = open_source(Settings(2, 1), {"data": "my_rows:rows"}, "a", tmp_path)
+    source = open_source(AppSettings(2, 1), {"data": "my_rows:rows"}, "a", tmp_path)
     x_global, x_local, y = source.take(5, 10)
     assert x_global.tolist() == [[5, 1], [6, 1], [7, 1]]
     assert x_local.tolist() == [[10], [12], [14]]
@@ -142,7 +143,7 @@ def test_a_client_that_a_table_does_not_know(tmp_path, shop):
 
 def test_a_class_that_the_app_does_not_know():
     with pytest.raises(ValueError, match="'maybe'"):
-        labels(Settings(1, 1, negative="no", positive="yes"), ["yes", "maybe"])
+        labels(AppSettings(1, 1, negative="no", positive="yes"), ["yes", "maybe"])
 
 
 # Apps
@@ -163,9 +164,9 @@ def test_settings_of_an_app_follow_from_the_sample(tmp_path, shop):
     ("name", "words"), [("my_app", "letters, digits and hyphens"), ("app", "already")]
 )
 def test_folders_that_cannot_be_apps(tmp_path, name, words):
-    write_app(tmp_path / "app", Settings(1, 1))
+    write_app(tmp_path / "app", AppSettings(1, 1))
     with pytest.raises(ValueError, match=words):
-        write_app(tmp_path / name, Settings(1, 1))
+        write_app(tmp_path / name, AppSettings(1, 1))
 
 
 def test_a_folder_without_an_app(tmp_path):
@@ -191,13 +192,13 @@ def test_init_by_command(tmp_path, shop):
     options = ["--label", "sales", "--client", "shop", "--time", "at", "--local", "rain"]
     done = run(commands, command + options)
     assert done.exit_code == 0, done.output
-    assert replace(read_app(tmp_path / "shops"), batch=10, folder=shop.folder) == shop
+    assert replace(read_app(tmp_path / "shops"), rows_per_message=10, folder=shop.folder) == shop
     parts = ["--label", "sales", "--local", "rain,day", "--global", "price"]
     run(commands, ["init", str(tmp_path / "parts"), *command[2:], *parts])
     widths = read_app(tmp_path / "parts")
     assert (widths.width_global, widths.width_local) == (1, 3)
     run(commands, ["init", str(tmp_path / "own"), "--widths", "10,3"])
-    assert read_app(tmp_path / "own") == Settings(10, 3)
+    assert read_app(tmp_path / "own") == AppSettings(10, 3)
     assert isinstance(run(commands, command).exception, ValueError)
     wrong = run(commands, ["init", str(tmp_path / "x"), "--widths", "ten"])
     assert "two numbers" in str(wrong.exception)
@@ -301,6 +302,20 @@ def test_what_leaves_a_client_is_uploads_and_nothing_else(tmp_path, shop):
     assert list(context.state) == []
 
 
+def test_only_the_slow_app_waits(tmp_path, shop, monkeypatch):
+    waited = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    node = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north"}
+    context = Context(1, 1, node | {"wait": 3.0}, RecordDict(), shop.to_config())
+    for app, seconds in ((client_app, []), (slow_client_app, [3.0])):
+        state = ServerState(shop, tmp_path / app.__name__)
+        head, body = state.tasks([1])[0][1].pack()
+        content = RecordDict({"fedres": ConfigRecord({"head": head, "body": body})})
+        reply = app.train(Message(content, dst_node_id=1, message_type="train"), context)
+        assert json.loads(reply.content["fedres"]["head"])["error"] == ""
+        assert waited == seconds
+
+
 def test_words_of_errors_stay_on_the_client(tmp_path, shop, caplog):
     frame = pd.read_csv(tmp_path / "shops.csv")
     frame.loc[3, "sales"] = 1e9
@@ -382,7 +397,7 @@ def test_launch_ends_with_the_run(tmp_path, shop, monkeypatch):
 
     def finish(flwr):
         state = ServerState(
-            Settings.from_config(shop.to_config() | flwr.settings), tmp_path / "run"
+            AppSettings.from_config(shop.to_config() | flwr.settings), tmp_path / "run"
         )
         state.reason = "rounds"
         state.finish()

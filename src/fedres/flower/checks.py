@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedres.core.messages import MessageError, Upload
-from fedres.flower.app_settings import Settings
+from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import number_of
 from fedres.flower.wire import Sent
 
@@ -14,7 +14,7 @@ class RefusedError(ValueError):
     """An upload that is not used, and why, in a few words that reports count by."""
 
 
-def checked(sent: Sent, client: str, version: int, settings: Settings) -> Upload:
+def checked(sent: Sent, client: str, version: int, settings: AppSettings) -> Upload:
     """The upload, or a `RefusedError` with the reason.
 
     Parameters
@@ -40,7 +40,7 @@ def checked(sent: Sent, client: str, version: int, settings: Settings) -> Upload
     for wrong, reason in (
         (upload.client != number_of(client) or upload.round != sent.number, "wrong counter"),
         (upload.version > version, "model from the future"),
-        (len(upload.y) > settings.batch, "too many rows"),
+        (len(upload.y) > settings.rows_per_message, "too many rows"),
         (upload.bits != expected, "other residual bits"),
         (
             not settings.label_low <= upload.y.min() <= upload.y.max() <= settings.label_high,
