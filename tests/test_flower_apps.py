@@ -284,6 +284,29 @@ def test_a_run_over_a_grid(tmp_path, shop, late):
     np.testing.assert_allclose(published[-1].weights, state.global_.weights, atol=1e-4)
 
 
+def test_the_models_left_behind_clip_features_as_the_node_did(tmp_path, shop):
+    table = str(tmp_path / "shops.csv")
+    node = {"data": table, "state": str(tmp_path / "state"), "client": "north"}
+    settings = replace(shop, feature_limit=0.5)
+    state = run_in_process(settings, {1: node})
+    write_global(state.folder / "model", settings, state.global_)
+    far = pd.DataFrame({"price": [1e4, 9.0], "rain": [0.3, 1.0], "day": "Sun", "shop": "north"})
+    x_global, x_local = Encoder.from_dict(settings.table["encoder"]).transform(far)
+    assert (abs(x_global) > 0.5).any(axis=1).all()
+    memory = Memory.load(tmp_path / "state" / "north", "north", settings)
+    weights = memory.global_.weights
+    shared = x_global.clip(-0.5, 0.5) @ weights[:-1] + weights[-1]
+    for folder, joint in (
+        (state.folder, shared),
+        (tmp_path / "state" / "north", shared + memory.local.f(x_local)),
+    ):
+        np.testing.assert_allclose(
+            load(folder / "model").predict(far),
+            joint * settings.label_scale + settings.label_mean,
+            rtol=1e-5,
+        )
+
+
 def test_what_leaves_a_client_is_uploads_and_nothing_else(tmp_path, shop):
     node = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north"}
     state = ServerState(shop, tmp_path / "run")

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
+from fedres.core.feature_limit import clipped
 from fedres.core.messages import GlobalModel, Upload, quantise
 from fedres.core.models import linear
 from fedres.core.types import F32, Matrix
@@ -159,15 +160,6 @@ class ClientState:
                 "run the same app on the server and on all clients"
             )
         return model
-
-
-def clipped(x: Matrix, limit: float) -> Matrix:
-    """Bring features into the range that the server takes."""
-    if isinstance(x, np.ndarray):
-        return np.clip(x, np.float32(-limit), np.float32(limit))
-    x = x.copy()
-    np.clip(x.data, -limit, limit, out=x.data)
-    return x
 
 
 def number_of(name: str) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from fedres.core.feature_limit import clipped
 from fedres.core.models import linear
 from fedres.flower.app_folder import digits_settings, write_app
 from fedres.flower.app_settings import AppSettings
@@ -98,6 +99,7 @@ def _replayed(folder: Path, settings: AppSettings, rows: dict[str, Tables]) -> f
         x_global, x_local, y = features(
             settings, table.test.drop(columns="label"), table.test["label"].to_numpy()
         )
+        x_global = clipped(x_global, settings.feature_limit)
         shared = linear(x_global, published[last[name]].weights, constant=True)
         shares.append(np.mean((shared + clients[name].local.f(x_local) > 0) == (y > 0)))
     return float(np.mean(shares))

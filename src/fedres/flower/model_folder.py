@@ -1,5 +1,6 @@
 """From a run's weights to a model folder that `fedres predict` and `fedres.load` read."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,10 @@ def _write(
         )
     )
     described = settings.table
-    model.encoder_ = Encoder.from_dict(described["encoder"])
+    # Nodes clip what the server may see; what they leave behind must, too.
+    model.encoder_ = replace(
+        Encoder.from_dict(described["encoder"]), limit_global=settings.feature_limit
+    )
     model.feature_names_in_ = np.array(described["columns"], object)
     model.n_features_in_ = len(described["columns"])
     model.eta_, model.shrinkage_, model.passes_ = settings.eta, 0.0, max(1, settings.passes)

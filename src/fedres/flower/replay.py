@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedres.core.feature_limit import clipped
 from fedres.core.messages import GlobalModel, Upload
 from fedres.core.sgd import Client, Server
 from fedres.flower.app_settings import AppSettings
-from fedres.flower.client_state import RowSource, clipped
+from fedres.flower.client_state import RowSource
 from fedres.flower.memory import Memory
 
 
