@@ -90,7 +90,7 @@ def fedres_main(grid, context):
 
     for name in ("tasks", "receive"):  # `tasks` saves the checkpoint, too
         setattr(ServerState, name, timed(getattr(ServerState, name)))
-    settings = server_app.Settings.from_config(context.run_config)
+    settings = server_app.AppSettings.from_config(context.run_config)
     wait_for_nodes(grid)
     state = ServerState(settings, Path(settings.folder))
     post, seconds = server_app.Post(grid, state), perf_counter()
@@ -150,9 +150,9 @@ def main():
         "fedres / Flower",
     ):
         table.add_column(column, justify="right")
-    for batch in (1000, 10_000):
+    for rows in (1000, 10_000):
         with TemporaryDirectory(prefix="fedres-") as folder:
-            floor, lines = measure(Path(folder), batch)
+            floor, lines = measure(Path(folder), rows)
         run = next(line for line in lines if "wall" in line)
         wall, own = floor[0]["wall"] / MESSAGES, run["wall"] / run["uploads"]
         empty = mean([line["empty"] for line in lines if "empty" in line])
@@ -161,10 +161,10 @@ def main():
         # The first upload waits for the compiler, once for the whole installation.
         server = mean(run["server"][1:])
         table.add_row(
-            f"{batch:,}",
+            f"{rows:,}",
             f"{wall:.2f}",
             f"{own:.2f}",
-            f"{batch / own:,.0f}",
+            f"{rows / own:,.0f}",
             f"{empty:.2f}",
             f"{client:.3f}",
             f"{server:.3f}",
@@ -173,7 +173,7 @@ def main():
     Console(width=110).print(table)
 
 
-def measure(folder, batch):
+def measure(folder, rows):
     from dataclasses import replace
 
     from fedres.core.messages import upload_bytes
@@ -185,8 +185,10 @@ def measure(folder, batch):
     settings = settings_like(
         folder / "rows.csv", label="y", global_=columns[:WIDTH], local=columns[WIDTH:]
     )
-    settings = replace(settings, batch=batch, passes=0, rounds=10**6, folder=str(folder / "run"))
-    size = int(upload_bytes(batch, batch * settings.width_global, 32, sparse=False))
+    settings = replace(
+        settings, rows_per_message=rows, passes=0, rounds=10**6, folder=str(folder / "run")
+    )
+    size = int(upload_bytes(rows, rows * settings.width_global, 32, sparse=False))
     write_app(folder / "empty", "empty", {"size": size, "times": str(folder / "floor.jsonl")})
     write_app(folder / "ours", "fedres", settings.to_config())
     with Cluster(folder / "cluster") as cluster:

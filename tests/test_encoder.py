@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
@@ -425,6 +426,22 @@ def test_a_broken_description_is_refused(change):
 def test_a_foreign_description_is_refused(stored):
     with pytest.raises(ValueError, match="this is not a stored encoder: "):
         Encoder.from_dict(stored)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_global_features_have_a_limit(kind):
+    rows = kind(np.float32([[1, -8, 3], [2, 4, 1]]))
+    free = Encoder.fit(rows, local=["x1"], global_=["x0", "x1"])
+    encoder = replace(free, limit_global=0.75)
+    assert Encoder.from_dict(json.loads(json.dumps(encoder.to_dict()))) == encoder
+    x_global, x_local = (dense(x) for x in encoder.transform(rows))
+    all_global, all_local = (dense(x) for x in free.transform(rows))
+    assert abs(all_global).max() == 1.0
+    assert_array_equal(x_global, all_global.clip(-0.75, 0.75))
+    assert_array_equal(x_local, all_local)
+    one = encoder.transform_one({"x0": 1.0, "x1": -8.0})
+    for x, of_all in zip(one, (x_global, x_local), strict=True):
+        assert_array_equal(dense(x)[0], of_all[0])
 
 
 def test_every_kind_of_column_survives_storage():

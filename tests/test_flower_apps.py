@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,9 +20,9 @@ from typer.testing import CliRunner
 
 from fedres.cli.flower import app as commands
 from fedres.core.messages import Upload
-from fedres.flower import client_app, launch, server_app
+from fedres.flower import client_app, launch, server_app, slow_client_app
 from fedres.flower.app_folder import digits_settings, read_app, settings_like, write_app
-from fedres.flower.app_settings import Settings
+from fedres.flower.app_settings import AppSettings
 from fedres.flower.digits import tables
 from fedres.flower.launch import progress_table, write_report
 from fedres.flower.memory import STATE, Memory
@@ -30,7 +31,7 @@ from fedres.flower.replay import replay
 from fedres.flower.run_folder import CHECKPOINT, read_log
 from fedres.flower.samples import ROWS, labels, open_source
 from fedres.flower.server_state import ServerState
-from fedres.flower.state_files import locked, read_facts
+from fedres.flower.state_files import read_facts
 from fedres.tables.encoder import Encoder
 from fedres.tables.loading import load
 
@@ -58,7 +59,7 @@ def shop(tmp_path):
     settings = settings_like(
         tmp_path / "shops.csv", label="sales", client="shop", time="at", local=["rain"]
     )
-    return replace(settings, batch=10, folder=str(tmp_path / "run"))
+    return replace(settings, rows_per_message=10, folder=str(tmp_path / "run"))
 
 
 # Rows
@@ -114,7 +115,7 @@ def test_rows_by_a_function(tmp_path, monkeypatch):
         rows=lambda position: (([k, 1], [2 * k], k % 2) for k in range(position, 8))
     )
     monkeypatch.setitem(sys.modules, "my_rows", module)
-    source = open_source(Settings(2, 1), {"data": "my_rows:rows"}, "a", tmp_path)
+    source = open_source(AppSettings(2, 1), {"data": "my_rows:rows"}, "a", tmp_path)
     x_global, x_local, y = source.take(5, 10)
     assert x_global.tolist() == [[5, 1], [6, 1], [7, 1]]
     assert x_local.tolist() == [[10], [12], [14]]
@@ -142,7 +143,7 @@ def test_a_client_that_a_table_does_not_know(tmp_path, shop):
 
 def test_a_class_that_the_app_does_not_know():
     with pytest.raises(ValueError, match="'maybe'"):
-        labels(Settings(1, 1, negative="no", positive="yes"), ["yes", "maybe"])
+        labels(AppSettings(1, 1, negative="no", positive="yes"), ["yes", "maybe"])
 
 
 # Apps
@@ -163,9 +164,9 @@ def test_settings_of_an_app_follow_from_the_sample(tmp_path, shop):
     ("name", "words"), [("my_app", "letters, digits and hyphens"), ("app", "already")]
 )
 def test_folders_that_cannot_be_apps(tmp_path, name, words):
-    write_app(tmp_path / "app", Settings(1, 1))
+    write_app(tmp_path / "app", AppSettings(1, 1))
     with pytest.raises(ValueError, match=words):
-        write_app(tmp_path / name, Settings(1, 1))
+        write_app(tmp_path / name, AppSettings(1, 1))
 
 
 def test_a_folder_without_an_app(tmp_path):
@@ -191,13 +192,13 @@ def test_init_by_command(tmp_path, shop):
     options = ["--label", "sales", "--client", "shop", "--time", "at", "--local", "rain"]
     done = run(commands, command + options)
     assert done.exit_code == 0, done.output
-    assert replace(read_app(tmp_path / "shops"), batch=10, folder=shop.folder) == shop
+    assert replace(read_app(tmp_path / "shops"), rows_per_message=10, folder=shop.folder) == shop
     parts = ["--label", "sales", "--local", "rain,day", "--global", "price"]
     run(commands, ["init", str(tmp_path / "parts"), *command[2:], *parts])
     widths = read_app(tmp_path / "parts")
     assert (widths.width_global, widths.width_local) == (1, 3)
     run(commands, ["init", str(tmp_path / "own"), "--widths", "10,3"])
-    assert read_app(tmp_path / "own") == Settings(10, 3)
+    assert read_app(tmp_path / "own") == AppSettings(10, 3)
     assert isinstance(run(commands, command).exception, ValueError)
     wrong = run(commands, ["init", str(tmp_path / "x"), "--widths", "ten"])
     assert "two numbers" in str(wrong.exception)
@@ -283,6 +284,29 @@ def test_a_run_over_a_grid(tmp_path, shop, late):
     np.testing.assert_allclose(published[-1].weights, state.global_.weights, atol=1e-4)
 
 
+def test_the_models_left_behind_clip_features_as_the_node_did(tmp_path, shop):
+    table = str(tmp_path / "shops.csv")
+    node = {"data": table, "state": str(tmp_path / "state"), "client": "north"}
+    settings = replace(shop, feature_limit=0.5)
+    state = run_in_process(settings, {1: node})
+    write_global(state.folder / "model", settings, state.global_)
+    far = pd.DataFrame({"price": [1e4, 9.0], "rain": [0.3, 1.0], "day": "Sun", "shop": "north"})
+    x_global, x_local = Encoder.from_dict(settings.table["encoder"]).transform(far)
+    assert (abs(x_global) > 0.5).any(axis=1).all()
+    memory = Memory.load(tmp_path / "state" / "north", "north", settings)
+    weights = memory.global_.weights
+    shared = x_global.clip(-0.5, 0.5) @ weights[:-1] + weights[-1]
+    for folder, joint in (
+        (state.folder, shared),
+        (tmp_path / "state" / "north", shared + memory.local.f(x_local)),
+    ):
+        np.testing.assert_allclose(
+            load(folder / "model").predict(far),
+            joint * settings.label_scale + settings.label_mean,
+            rtol=1e-5,
+        )
+
+
 def test_what_leaves_a_client_is_uploads_and_nothing_else(tmp_path, shop):
     node = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north"}
     state = ServerState(shop, tmp_path / "run")
@@ -299,6 +323,20 @@ def test_what_leaves_a_client_is_uploads_and_nothing_else(tmp_path, shop):
     sent = Upload.unpack(record["body"], shop.width_global)
     assert len(sent.pack()) == len(record["body"])
     assert list(context.state) == []
+
+
+def test_only_the_slow_app_waits(tmp_path, shop, monkeypatch):
+    waited = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    node = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north"}
+    context = Context(1, 1, node | {"wait": 3.0}, RecordDict(), shop.to_config())
+    for app, seconds in ((client_app, []), (slow_client_app, [3.0])):
+        state = ServerState(shop, tmp_path / app.__name__)
+        head, body = state.tasks([1])[0][1].pack()
+        content = RecordDict({"fedres": ConfigRecord({"head": head, "body": body})})
+        reply = app.train(Message(content, dst_node_id=1, message_type="train"), context)
+        assert json.loads(reply.content["fedres"]["head"])["error"] == ""
+        assert waited == seconds
 
 
 def test_words_of_errors_stay_on_the_client(tmp_path, shop, caplog):
@@ -382,7 +420,7 @@ def test_launch_ends_with_the_run(tmp_path, shop, monkeypatch):
 
     def finish(flwr):
         state = ServerState(
-            Settings.from_config(shop.to_config() | flwr.settings), tmp_path / "run"
+            AppSettings.from_config(shop.to_config() | flwr.settings), tmp_path / "run"
         )
         state.reason = "rounds"
         state.finish()
@@ -420,12 +458,3 @@ def test_the_simulation_runtime_needs_data_in_the_app(tmp_path, shop):
         launch.launch_here(tmp_path / "app", {}, nodes=2)
     with pytest.raises(ValueError, match="at least one node"):
         launch.launch_here(tmp_path / "app", {}, nodes=0)
-
-
-def test_one_process_at_a_time_in_a_folder(tmp_path):
-    with locked(tmp_path):
-        second = locked(tmp_path, patience=0)
-        with pytest.raises(ValueError, match="another process"):
-            second.__enter__()
-    with locked(tmp_path, patience=0):
-        pass

@@ -16,14 +16,14 @@ from fedres.core.models import LinearModel
 from fedres.core.steps import Adaptive
 from fedres.core.views import client_rows
 from fedres.flower import rows, server_kernel
-from fedres.flower.app_settings import Settings
+from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import ClientState, number_of
 from fedres.flower.memory import STATE
 from fedres.flower.run_folder import CHECKPOINT, LOG, read_log
-from fedres.flower.server_state import Flight, ServerState
+from fedres.flower.server_state import ServerState, TaskUnderWay
 from fedres.flower.wire import Reply, Sent, Task
 
-SETTINGS = Settings(3, 2, batch=4, passes=0, rounds=5, feature_limit=5.0)
+SETTINGS = AppSettings(3, 2, rows_per_message=4, passes=0, rounds=5, feature_limit=5.0)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -130,7 +130,7 @@ def test_rows_are_learned_as_by_the_model_itself(radius, loss, sparse):
 
 @pytest.mark.parametrize("bits", [2, 32])
 def test_a_run_is_that_of_the_reference_objects(tmp_path, bits):
-    settings = Settings(3, 2, batch=4, passes=0, rounds=5, residual_bits=bits)
+    settings = AppSettings(3, 2, rows_per_message=4, passes=0, rounds=5, residual_bits=bits)
     server, clients = make(tmp_path, "ab", settings)
     rule = settings.rule
     reference = sgd.Server(rule, 3)
@@ -160,7 +160,9 @@ def test_a_run_is_that_of_the_reference_objects(tmp_path, bits):
 
 
 def test_aligned_clients_learn_when_the_server_has(tmp_path):
-    settings = Settings(3, 2, batch=4, passes=0, rounds=5, alignment="aligned", eta=0.1)
+    settings = AppSettings(
+        3, 2, rows_per_message=4, passes=0, rounds=5, alignment="aligned", eta=0.1
+    )
     server, clients = make(tmp_path, "a", settings)
     (_, task), _ = server.tasks([0])
     reply = clients[0].work(task)
@@ -182,14 +184,16 @@ def test_aligned_clients_learn_when_the_server_has(tmp_path):
 
 
 def test_a_model_no_longer_held_is_refused(tmp_path):
-    settings = Settings(3, 2, batch=4, passes=0, rounds=99, alignment="asymmetric", history=2)
+    settings = AppSettings(
+        3, 2, rows_per_message=4, passes=0, rounds=99, alignment="asymmetric", history=2
+    )
     server, clients = make(tmp_path, "ab", settings)
     late = next(task for node, task in server.tasks(clients) if node == 1)
     reply = clients[1].work(late)
     server.flights.clear()
     for _ in range(2):
         round_(server, {0: clients[0]})
-    server.flights[late.task] = Flight(1, 32)
+    server.flights[late.task] = TaskUnderWay(1, 32)
     server.receive(late.task, *reply.pack())
     assert server.members["b"].refused == {"model too old": 1}
 
@@ -246,11 +250,11 @@ def test_uploads_are_confirmed_only_from_the_disk(tmp_path):
     server, clients = make(tmp_path, "a")
     (_, task), _ = server.tasks([0])
     server.receive(task.task, *clients[0].work(task).pack())
-    killed = ServerState(Settings(**{**vars_of(SETTINGS), "resume": True}), tmp_path / "run")
+    killed = ServerState(AppSettings(**{**vars_of(SETTINGS), "resume": True}), tmp_path / "run")
     assert killed.members == {}
     confirming = server.tasks([0])[0][1]
     assert confirming.have == 1
-    resumed = ServerState(Settings(**{**vars_of(SETTINGS), "resume": True}), tmp_path / "run")
+    resumed = ServerState(AppSettings(**{**vars_of(SETTINGS), "resume": True}), tmp_path / "run")
     assert resumed.members["a"].confirmed == 1
     np.testing.assert_array_equal(resumed.global_.weights, server.global_.weights)
 
@@ -283,7 +287,7 @@ def test_whatever_happens_uploads_count_once(tmp_path_factory, happenings):
             # In the middle: replies were received, and are not in the checkpoint.
             for node, task in server.tasks(clients):
                 server.receive(task.task, *clients[node].work(task).pack())
-            resume = Settings(**{**vars_of(SETTINGS), "resume": True})
+            resume = AppSettings(**{**vars_of(SETTINGS), "resume": True})
             server = ServerState(resume, tmp_path / "run")
         elif what == "new id":
             node = list(clients)[who]
@@ -322,7 +326,7 @@ def test_a_new_training_begins_afresh(tmp_path):
 
 
 def test_a_client_says_when_its_rows_are_used_up(tmp_path):
-    settings = Settings(**(vars_of(SETTINGS) | {"rounds": 0, "passes": 1}))
+    settings = AppSettings(**(vars_of(SETTINGS) | {"rounds": 0, "passes": 1}))
     server, clients = make(tmp_path, "ab", settings, passes=1)
     for _ in range(20):
         round_(server, clients)
@@ -367,11 +371,11 @@ def test_stops_after_rounds(tmp_path):
 def test_stops_after_seconds_those_before_a_resume_included(tmp_path):
     settings = vars_of(SETTINGS) | {"rounds": 0, "seconds": 10}
     now = [0.0]
-    server = ServerState(Settings(**settings), tmp_path / "run", clock=lambda: now[0])
+    server = ServerState(AppSettings(**settings), tmp_path / "run", clock=lambda: now[0])
     now[0] = 6.0
     server.save()
     again = ServerState(
-        Settings(**(settings | {"resume": True})), tmp_path / "run", clock=lambda: now[0]
+        AppSettings(**(settings | {"resume": True})), tmp_path / "run", clock=lambda: now[0]
     )
     assert again.finished() is None
     now[0] = 10.0
@@ -379,7 +383,7 @@ def test_stops_after_seconds_those_before_a_resume_included(tmp_path):
 
 
 def test_stops_without_improvement(tmp_path):
-    settings = Settings(**(vars_of(SETTINGS) | {"rounds": 0, "patience": 3}))
+    settings = AppSettings(**(vars_of(SETTINGS) | {"rounds": 0, "patience": 3}))
     server, clients = make(tmp_path, settings=settings)
     for _ in range(500):
         round_(server, clients)
@@ -438,7 +442,7 @@ def test_a_bad_upload_is_refused_counted_and_changes_nothing(tmp_path, reason):
 
 
 def test_labels_that_the_loss_cannot_take_are_refused(tmp_path):
-    settings = Settings(**(vars_of(SETTINGS) | {"loss": "logistic"}))
+    settings = AppSettings(**(vars_of(SETTINGS) | {"loss": "logistic"}))
     server, _ = make(tmp_path, "a", settings)
     bad = upload(y=np.float32([1, 0.5]), span=settings.rule.residual_span)
     task = server.tasks([0])[0][1]
@@ -455,7 +459,7 @@ def test_a_client_is_ignored_after_too_many_refusals(tmp_path):
         number += 1
     assert server.members["a"].refused == {"wrong size": SETTINGS.refusals}
     assert server.members["a"].ignored
-    resumed = ServerState(Settings(**{**vars_of(SETTINGS), "resume": True}), tmp_path / "run")
+    resumed = ServerState(AppSettings(**{**vars_of(SETTINGS), "resume": True}), tmp_path / "run")
     assert resumed.members["a"].ignored
 
 
@@ -514,7 +518,7 @@ def without_it(tmp_path_factory, digits):
 
 def others_loss(tmp_path, federation, attack):
     """Mean progressive loss of nine clients, the tenth being absent or hostile."""
-    settings = Settings(32, 32, batch=20, passes=0, rounds=99, feature_limit=1.0)
+    settings = AppSettings(32, 32, rows_per_message=20, passes=0, rounds=99, feature_limit=1.0)
     server = ServerState(settings, tmp_path / "run")
     clients = {}
     for i in range(10):
@@ -612,8 +616,8 @@ def test_a_run_is_not_overwritten_and_resumes_only_what_is_there(tmp_path):
     with pytest.raises(ValueError, match="holds a run"):
         ServerState(SETTINGS, tmp_path / "run")
     with pytest.raises(ValueError, match="no checkpoint"):
-        ServerState(Settings(**{**vars_of(SETTINGS), "resume": True}), tmp_path / "empty")
-    other = Settings(**{**vars_of(SETTINGS), "resume": True, "width_global": 9})
+        ServerState(AppSettings(**{**vars_of(SETTINGS), "resume": True}), tmp_path / "empty")
+    other = AppSettings(**{**vars_of(SETTINGS), "resume": True, "width_global": 9})
     with pytest.raises(ValueError, match="resume with the settings"):
         ServerState(other, tmp_path / "run")
 
@@ -623,7 +627,7 @@ def test_a_log_line_cut_short_by_a_crash_is_dropped(tmp_path):
     round_(server, clients)
     with (tmp_path / "run" / LOG).open("a") as file:
         file.write('{"client": "a", "num')
-    resumed = ServerState(Settings(**{**vars_of(SETTINGS), "resume": True}), tmp_path / "run")
+    resumed = ServerState(AppSettings(**{**vars_of(SETTINGS), "resume": True}), tmp_path / "run")
     assert len(read_log(resumed.folder)) == resumed.version == 2
     assert (tmp_path / "run" / CHECKPOINT).exists()
 
@@ -634,7 +638,7 @@ def test_a_log_line_cut_short_by_a_crash_is_dropped(tmp_path):
         ({"width-global": 3}, "width-local is missing"),
         ({"width-global": 3, "width-local": "2"}, "whole number"),
         ({"width-global": 3, "width-local": 2, "speed": 9}, "unknown setting 'speed'"),
-        ({"width-global": 3, "width-local": 2, "batch": 70_000}, "65535"),
+        ({"width-global": 3, "width-local": 2, "rows-per-message": 70_000}, "65535"),
         ({"width-global": 3, "width-local": 2, "label-low": 1.0}, "label-low"),
         ({"width-global": 3, "width-local": 2, "alignment": "late"}, "alignment"),
         ({"width-global": 3, "width-local": 2, "rounds": 0, "passes": 0}, "never stop"),
@@ -644,4 +648,4 @@ def test_a_log_line_cut_short_by_a_crash_is_dropped(tmp_path):
 )
 def test_bad_settings(config, words):
     with pytest.raises(ValueError, match=words):
-        Settings.from_config(config)
+        AppSettings.from_config(config)

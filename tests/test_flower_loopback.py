@@ -40,9 +40,13 @@ def make_app(folder, **changes):
         frame.to_csv(folder / f"clinic-{clinic}.csv", index=False)
     settings = settings_like(folder / "clinic-0.csv", label="ill", local=["dose"], global_=["*"])
     settings = replace(
-        settings, batch=20, passes=0, folder=str(folder / "run"), **{"rounds": 4} | changes
+        settings,
+        rows_per_message=20,
+        passes=0,
+        folder=str(folder / "run"),
+        **{"rounds": 4} | changes,
     )
-    write_app(folder / "app", settings)
+    write_app(folder / "app", settings, "fedres.flower.slow_client_app:app")
     return settings
 
 
@@ -51,7 +55,7 @@ def node(folder, clinic):
         "client": f"clinic-{clinic}",
         "data": str(folder / f"clinic-{clinic}.csv"),
         "state": str(folder / "state"),
-        "delay": 2.0 if clinic == 2 else 0.0,
+        "wait": 2.0 if clinic == 2 else 0.0,
     }
 
 

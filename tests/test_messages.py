@@ -1,3 +1,5 @@
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -5,8 +7,10 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from fedres.core.messages import (
+    MOST_ROWS,
     RESIDUAL_BITS,
     GlobalModel,
+    MessageError,
     Upload,
     model_bytes,
     quantise,
@@ -62,18 +66,40 @@ def test_a_cut_or_foreign_message_is_refused(cut):
         Upload.unpack(data[: cut % len(data)], 4)
 
 
+NAN = np.float32(np.nan).tobytes()
+
+
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "message", "reason"),
     [
-        (lambda d: b"\x07" + d[1:], "schema version 7, this fedres reads 1"),
-        (lambda d: d + b"\0", "1 bytes too many"),
-        (lambda d: d[:1] + b"\x0b" + d[2:], "11-bit residuals"),
-        (lambda d: d[:16] + np.float32(np.nan).tobytes() + d[20:], "label that is not finite"),
+        (lambda d: b"\x07" + d[1:], "version 7, this fedres reads 1", "schema version"),
+        (lambda d: d + b"\0", "1 bytes too many", "wrong size"),
+        (lambda d: d[:1] + b"\x0b" + d[2:], "11-bit residuals", "wrong size"),
+        (lambda d: d[:16] + NAN + d[20:], "label that is not finite", "not finite"),
+        (lambda d: d[:28] + NAN + d[32:], "residual that is not finite", "not finite"),
+        (lambda d: d[:-4] + NAN, "feature that is not finite", "not finite"),
     ],
 )
-def test_broken_uploads_are_refused(change, message):
-    with pytest.raises(ValueError, match=message):
+def test_broken_uploads_are_refused(change, message, reason):
+    with pytest.raises(MessageError, match=message) as error:
         Upload.unpack(change(upload().pack()), 4)
+    assert error.value.reason == reason
+
+
+@given(st.booleans(), st.data())
+def test_whatever_the_bytes_they_are_an_upload_or_no_message(sparse, data):
+    sent = bytearray(upload(sparse=sparse).pack())
+    for _ in range(data.draw(st.integers(1, 4))):
+        sent[data.draw(st.integers(0, len(sent) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(MessageError):
+        assert Upload.unpack(bytes(sent), 4).x_global.shape[1] == 4
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_an_upload_of_more_rows_than_a_message_counts(sparse):
+    assert len(Upload.unpack(upload(MOST_ROWS, 1, sparse=sparse).pack(), 1).y) == MOST_ROWS
+    with pytest.raises(ValueError, match="has 65536 rows, and a message holds 65535 at most"):
+        upload(MOST_ROWS + 1, 1, sparse=sparse).pack()
 
 
 def test_a_wrong_width_is_refused():

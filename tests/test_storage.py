@@ -2,6 +2,9 @@ import json
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 from numpy.testing import assert_array_equal
 
+from fedres.core.files import LOCK, locked
 from fedres.tables.storage import ids as storage_ids
-from fedres.tables.storage import index, open_folder, pack_ids, reading, unpack_ids, write, writing
+from fedres.tables.storage import index, open_folder, pack_ids, reading, unpack_ids, write
 
 META = {"loss": "squared", "eta": 0.1, "nested": {"names": ["a", "ä"], "none": None}}
 ARRAYS = {
@@ -41,6 +45,10 @@ def same(stored, meta=META, groups=ARRAYS):
             assert_array_equal(found[key], array)
 
 
+def files(folder):
+    return [path for path in folder.iterdir() if path.name != LOCK]
+
+
 def group_file(folder, name):
     (path,) = folder.glob(f"{name}-*.safetensors")
     return path
@@ -54,7 +62,7 @@ def test_what_was_written_is_read(folder):
     assert "global" in open_folder(folder)
     assert "other" not in open_folder(folder)
     # only the index and one file a group, and nothing but plain data in them
-    assert sorted(path.suffix for path in folder.iterdir()) == [
+    assert sorted(path.suffix for path in files(folder)) == [
         ".json",
         ".safetensors",
         ".safetensors",
@@ -209,10 +217,10 @@ def test_a_model_replaces_another(folder):
     (folder / "README").write_text("mine")
     write(folder, {"new": 1}, NEW)
     same(open_folder(folder), {"new": 1}, NEW)
-    assert len(list(folder.iterdir())) == 3  # the index, one group, and what is not ours
+    assert len(files(folder)) == 3  # the index, one group, and what is not ours
     write(folder, {"new": 1}, NEW)  # the very same again
     same(open_folder(folder), {"new": 1}, NEW)
-    assert len(list(folder.iterdir())) == 3
+    assert len(files(folder)) == 3
 
 
 def test_files_are_as_open_to_others_as_the_folder_of_their_owner_lets_them(folder):
@@ -229,40 +237,50 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("step", range(1, 13))
+@pytest.mark.parametrize("step", range(1, 19))
 def test_whenever_it_is_killed_there_is_the_old_model_or_the_new_one(folder, monkeypatch, step):
-    """Every call that touches the disk may be the last one."""
+    """Every call that touches the disk may be the last one; the dead clear nothing up."""
     calls = []
 
     def dies_at_step(name, real):
         def call(*args, **kwargs):
+            if name == "open" and "wb" not in args:
+                return real(*args, **kwargs)
             calls.append(name)
-            if len(calls) == step:
+            if len(calls) >= step:
                 raise Killed
             return real(*args, **kwargs)
 
         return call
 
-    monkeypatch.setattr(os, "fsync", dies_at_step("fsync", os.fsync))
-    monkeypatch.setattr(os, "replace", dies_at_step("replace", os.replace))
-    monkeypatch.setattr(writing.Path, "unlink", dies_at_step("unlink", writing.Path.unlink))
-    monkeypatch.setattr(writing, "_write_file", dies_at_step("write", writing._write_file))
+    for where, name in ((os, "fsync"), (os, "replace"), (Path, "open"), (Path, "unlink")):
+        monkeypatch.setattr(where, name, dies_at_step(name, getattr(where, name)))
     two = {**NEW, "clients": {"weights": np.float32([8])}}
     try:
         write(folder, {"new": 1}, two)
     except Killed:
         pass
     else:
-        one = ["write", "fsync"]
-        assert calls == one * 2 + ["fsync", *one, "replace", "fsync"] + ["unlink"] * 2
+        assert calls == ["open", "fsync", "replace", "fsync"] * 3 + ["unlink"] * 2
     monkeypatch.undo()
-    if "replace" in calls[:-1] or len(calls) < step:
+    if calls[: step - 1].count("replace") == 3:  # two groups, then the index
         same(open_folder(folder), {"new": 1}, two)
     else:
         same(open_folder(folder))
     write(folder, {"new": 2}, NEW)  # the next write clears up
     same(open_folder(folder), {"new": 2}, NEW)
-    assert len(list(folder.iterdir())) == 2
+    assert len(files(folder)) == 2
+
+
+def test_writers_take_turns(folder):
+    with ThreadPoolExecutor(1) as other:
+        with locked(folder):
+            second = other.submit(write, folder, {"new": 1}, NEW)
+            time.sleep(0.2)
+            same(open_folder(folder))
+            assert len(files(folder)) == 3
+        second.result()
+    same(open_folder(folder), {"new": 1}, NEW)
 
 
 def test_a_first_write_that_was_killed_can_be_repeated(tmp_path, monkeypatch):
@@ -277,7 +295,7 @@ def test_a_first_write_that_was_killed_can_be_repeated(tmp_path, monkeypatch):
         open_folder(tmp_path)
     write(tmp_path, META, ARRAYS)
     same(open_folder(tmp_path))
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(files(tmp_path)) == 3
 
 
 def test_a_reader_meets_a_writer(folder, monkeypatch):

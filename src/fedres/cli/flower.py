@@ -36,12 +36,12 @@ def init(
     Example: fedres flower init myapp --like sample.csv --label ill --global age,sex
     """
     from fedres.flower.app_folder import digits_settings, settings_like, write_app
-    from fedres.flower.app_settings import Settings
+    from fedres.flower.app_settings import AppSettings
 
     if like is not None and label is None:
         raise ValueError("--like needs --label: name the column that is to be predicted")
     if widths is not None:
-        settings = Settings(*_two_numbers(widths))
+        settings = AppSettings(*_two_numbers(widths))
     elif like is not None and label is not None:
         settings = settings_like(
             like,
@@ -124,13 +124,13 @@ def demo(
         highlight=False,
     )
     with TemporaryDirectory(prefix="fedres-") as folder:
-        outcome = show(Path(folder), rounds, console)
-        shutil.copy(outcome.report, report)
-    late = ", ".join(f"{name} {rounds:.1f}" for name, rounds in outcome.late.items())
+        result = show(Path(folder), rounds, console)
+        shutil.copy(result.report, report)
+    late = ", ".join(f"{name} {rounds:.1f}" for name, rounds in result.late.items())
     console.print(f"Rounds late, mean: {late}.", highlight=False)
     console.print(
-        f"Test accuracy of the nodes' own models: {outcome.accuracy:.3f}; of the same rows, order "
-        f"and delays in one process: {outcome.replayed:.3f}.",
+        f"Test accuracy of the nodes' own models: {result.accuracy:.3f}; of the same rows, order "
+        f"and delays in one process: {result.replayed:.3f}.",
         highlight=False,
     )
     print(f"Report: {report.resolve()}")

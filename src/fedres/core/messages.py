@@ -18,6 +18,21 @@ _SPARSE = 128
 Count = Any  # an int or an array of them
 
 RESIDUAL_BITS = (*range(1, 9), 16, 32)
+MOST_ROWS = 2**16 - 1  # the header of an upload counts rows in two bytes
+
+
+class MessageError(ValueError):
+    """A message that cannot be read.
+
+    Attributes
+    ----------
+    reason
+        Why, in a few words that reports count by.
+    """
+
+    def __init__(self, words: str, reason: str = "wrong size") -> None:
+        super().__init__(words)
+        self.reason = reason
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +73,11 @@ class Upload:
 
     def pack(self) -> bytes:
         """The message as bytes."""
+        if len(self.y) > MOST_ROWS:
+            raise ValueError(
+                f"an upload has {len(self.y)} rows, and a message holds {MOST_ROWS} at most: "
+                "send them in several"
+            )
         x = self.x_global
         dense = isinstance(x, np.ndarray)
         flags = self.bits if dense else self.bits | _SPARSE
@@ -74,12 +94,12 @@ class Upload:
     def unpack(cls, data: bytes, width: int, span: tuple[float, float] = (-1.0, 1.0)) -> "Upload":
         """Read a message whose global features have that width."""
         if len(data) < _UPLOAD.size:
-            raise ValueError(f"an upload has at least {_UPLOAD.size} bytes, this one {len(data)}")
+            raise MessageError(f"an upload has at least {_UPLOAD.size} bytes, this one {len(data)}")
         schema, flags, rows, client, round_, version = _UPLOAD.unpack_from(data)
         _check_schema(schema)
         bits = flags & ~_SPARSE
         if bits not in (0, *RESIDUAL_BITS) or rows == 0:
-            raise ValueError(
+            raise MessageError(
                 f"an upload claims {rows} rows with {bits}-bit residuals: it is broken"
             )
         reader = _Reader(data, _UPLOAD.size)
@@ -90,7 +110,7 @@ class Upload:
             indptr = np.concatenate([[0], np.cumsum(reader.take("<u4", rows))])
             indices, values = reader.take("<u4", indptr[-1]), reader.take("<f4", indptr[-1])
             if indptr[-1] and indices.max() >= width:
-                raise ValueError(f"an upload has feature {indices.max()}, the model only {width}")
+                raise MessageError(f"an upload has feature {indices.max()}, the model only {width}")
             from scipy import sparse
 
             x = sparse.csr_array((values, indices, indptr), shape=(rows, width))
@@ -99,7 +119,9 @@ class Upload:
         reader.finish()
         for name, part in (("label", y), ("feature", values if flags & _SPARSE else x)):
             if not np.isfinite(part).all():
-                raise ValueError(f"an upload of client {client} has a {name} that is not finite")
+                raise MessageError(
+                    f"an upload of client {client} has a {name} that is not finite", "not finite"
+                )
         return cls(client, round_, version, x, residual, y, bits, span)
 
 
@@ -142,14 +164,16 @@ class GlobalModel:
     def unpack(cls, data: bytes, client: int) -> "GlobalModel":
         """Read a message that came to that client."""
         if len(data) < _MODEL.size or len(data) % 4:
-            raise ValueError(f"a global model message of {len(data)} bytes is broken or cut short")
+            raise MessageError(f"a global model of {len(data)} bytes is broken or cut short")
         schema, _, count, version, low, high = _MODEL.unpack_from(data)
         _check_schema(schema)
         reader = _Reader(data, _MODEL.size)
         used = {client: tuple(map(int, reader.take("<u4", count)))} if count else {}
         weights = reader.take("<f4", (len(data) - reader.at) // 4)
         if not np.isfinite(weights).all():
-            raise ValueError(f"global model {version} has a weight that is not finite")
+            raise MessageError(
+                f"global model {version} has a weight that is not finite", "not finite"
+            )
         return cls(version, weights, low, high, used)
 
 
@@ -259,7 +283,7 @@ def _decode(data: NDArray[Any], rows: int, bits: int, span: tuple[float, float])
     if bits == 32:
         residual = data.view("<f4").astype(np.float32)
         if not np.isfinite(residual).all():
-            raise ValueError("an upload has a residual that is not finite")
+            raise MessageError("an upload has a residual that is not finite", "not finite")
         return residual
     if bits == 0:
         return np.zeros(rows, np.float32)
@@ -272,9 +296,10 @@ def _decode(data: NDArray[Any], rows: int, bits: int, span: tuple[float, float])
 
 def _check_schema(schema: int) -> None:
     if schema != SCHEMA:
-        raise ValueError(
+        raise MessageError(
             f"a message has schema version {schema}, this fedres reads {SCHEMA}: "
-            "run the same fedres on clients and server"
+            "run the same fedres on clients and server",
+            "schema version",
         )
 
 
@@ -285,7 +310,7 @@ class _Reader:
     def take(self, dtype: str, count: int) -> NDArray[Any]:
         size = np.dtype(dtype).itemsize * int(count)
         if self.at + size > len(self.data):
-            raise ValueError(
+            raise MessageError(
                 f"a message of {len(self.data)} bytes should have at least {self.at + size}: "
                 "it is cut short, or clients and server disagree on the number of features"
             )
@@ -295,7 +320,7 @@ class _Reader:
 
     def finish(self) -> None:
         if self.at != len(self.data):
-            raise ValueError(
+            raise MessageError(
                 f"a message has {len(self.data) - self.at} bytes too many: "
                 "clients and server disagree on the number of features"
             )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedres.flower.app_settings import Settings
+from fedres.flower.app_settings import AppSettings
 from fedres.tables.encoder import Encoder
 from fedres.tables.read_table import read_table
 
@@ -23,7 +23,7 @@ def settings_like(
     local: Names = None,
     global_: Names = None,
     categorical: Names = None,
-) -> Settings:
+) -> AppSettings:
     """Settings for tables that look like a sample: which columns, which labels.
 
     Parameters
@@ -42,7 +42,7 @@ def settings_like(
     encoder = Encoder.fit(table.frame, local=local, global_=global_, categorical=categorical)
     assert table.y is not None
     described = {"columns": [str(name) for name in table.frame.columns]}
-    return Settings(
+    return AppSettings(
         encoder.width_global,
         encoder.width_local,
         features=json.dumps({**described, "encoder": encoder.to_dict()}),
@@ -53,19 +53,19 @@ def settings_like(
     )
 
 
-def digits_settings() -> Settings:
+def digits_settings() -> AppSettings:
     """Settings for the built-in digits."""
     from fedres.flower.digits import GLOBAL, LOCAL, tables
 
     frame = tables(3)[0].train.drop(columns="label")
     encoder = Encoder.fit(frame, local=LOCAL, global_=GLOBAL)
-    return Settings(
+    return AppSettings(
         encoder.width_global,
         encoder.width_local,
         features=json.dumps({"columns": list(frame.columns), "encoder": encoder.to_dict()}),
         label="label",
         data="digits",
-        **_label_settings(np.array([-1, 1])) | {"batch": 60, "passes": 0},
+        **_label_settings(np.array([-1, 1])) | {"rows_per_message": 60, "passes": 0},
     )
 
 
@@ -95,15 +95,26 @@ def _label_settings(y: Any) -> dict[str, Any]:
     }
 
 
-def write_app(folder: Path, settings: Settings) -> None:
+def write_app(
+    folder: Path, settings: AppSettings, client_app: str = "fedres.flower.client_app:app"
+) -> None:
     """Write an app directory.
+
+    Parameters
+    ----------
+    folder
+        Where; its name is the app's.
+    settings
+        What its runs agree on.
+    client_app
+        What nodes run, as ``module:name``.
 
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     write_app(Path(folder) / "my-app", Settings(3, 2))
-    ...     read_app(Path(folder) / "my-app") == Settings(3, 2)
+    ...     write_app(Path(folder) / "my-app", AppSettings(3, 2))
+    ...     read_app(Path(folder) / "my-app") == AppSettings(3, 2)
     True
     """
     import tomli_w
@@ -130,7 +141,7 @@ def write_app(folder: Path, settings: Settings) -> None:
                     "publisher": "fedres",
                     "components": {
                         "serverapp": "fedres.flower.server_app:app",
-                        "clientapp": "fedres.flower.client_app:app",
+                        "clientapp": client_app,
                     },
                     "config": settings.to_config(),
                 }
@@ -144,7 +155,7 @@ def write_app(folder: Path, settings: Settings) -> None:
     (folder / "README.md").write_text(readme, encoding="utf-8")
 
 
-def read_app(folder: Path) -> Settings:
+def read_app(folder: Path) -> AppSettings:
     """The settings in an app directory."""
     import tomllib
 
@@ -156,7 +167,7 @@ def read_app(folder: Path) -> Settings:
         config = project["tool"]["flwr"]["app"]["config"]
     except KeyError:
         raise ValueError(f"{path} has no [tool.flwr.app.config]") from None
-    return Settings.from_config(config)
+    return AppSettings.from_config(config)
 
 
 README = """# {name}

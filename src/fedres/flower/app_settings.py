@@ -7,15 +7,13 @@ from functools import cached_property
 from typing import Any
 
 from fedres.core.losses import find_loss
-from fedres.core.messages import check_bits, upload_bytes
+from fedres.core.messages import MOST_ROWS, check_bits, upload_bytes
 from fedres.core.sgd import ALIGNMENTS, Rule
 from fedres.core.steps import Adaptive
 
-MOST_ROWS = 2**16 - 1  # the header of an upload counts rows in two bytes
-
 
 @dataclass(frozen=True)
-class Settings:
+class AppSettings:
     """Settings of a run, the same on the server and on every client.
 
     Attributes
@@ -43,8 +41,8 @@ class Settings:
         Range of labels as the models see them; an upload with others is refused.
     feature_limit
         Clients clip features to this size; the server refuses an upload with larger ones.
-    batch
-        Rows a message.
+    rows_per_message
+        How many rows an upload carries; models learn from them one by one.
     passes
         How often a client goes through its rows; 0 for as long as the run lasts.
     rounds, seconds, patience
@@ -61,8 +59,8 @@ class Settings:
 
     Examples
     --------
-    >>> Settings.from_config({"width-global": 3, "width-local": 2, "batch": 500}).batch
-    500
+    >>> AppSettings.from_config({"width-global": 3, "width-local": 2}).rows_per_message
+    1000
     """
 
     width_global: int
@@ -84,7 +82,7 @@ class Settings:
     label_low: float = -1.0
     label_high: float = 1.0
     feature_limit: float = 10.0
-    batch: int = 1000
+    rows_per_message: int = 1000
     passes: int = 1
     rounds: int = 20
     seconds: int = 0
@@ -101,8 +99,10 @@ class Settings:
             raise ValueError(
                 f"alignment must be one of {', '.join(ALIGNMENTS)}, not {self.alignment!r}"
             )
-        if not 1 <= self.batch <= MOST_ROWS:
-            raise ValueError(f"batch must be 1 to {MOST_ROWS}, not {self.batch}")
+        if not 1 <= self.rows_per_message <= MOST_ROWS:
+            raise ValueError(
+                f"rows-per-message must be 1 to {MOST_ROWS}, not {self.rows_per_message}"
+            )
         if not self.label_low < self.label_high:
             raise ValueError(
                 f"label-low must be less than label-high, not {self.label_low:g} and "
@@ -118,7 +118,7 @@ class Settings:
             raise ValueError("the run would never stop: set rounds, seconds, patience or passes")
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> "Settings":
+    def from_config(cls, config: Mapping[str, Any]) -> "AppSettings":
         """Read a run's configuration, whose names have dashes."""
         known = {_dashed(field.name): field for field in fields(cls)}
         if unknown := sorted(set(config) - set(known)):
@@ -167,7 +167,11 @@ class Settings:
     @property
     def largest_upload(self) -> int:
         """Bytes that no honest upload exceeds."""
-        return int(upload_bytes(self.batch, self.batch * self.width_global, 32, sparse=True))
+        return int(
+            upload_bytes(
+                self.rows_per_message, self.rows_per_message * self.width_global, 32, sparse=True
+            )
+        )
 
 
 def _dashed(name: str) -> str:

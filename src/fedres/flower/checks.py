@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fedres.core.messages import Upload
-from fedres.flower.app_settings import Settings
+from fedres.core.messages import MessageError, Upload
+from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import number_of
 from fedres.flower.wire import Sent
 
@@ -14,7 +14,7 @@ class RefusedError(ValueError):
     """An upload that is not used, and why, in a few words that reports count by."""
 
 
-def checked(sent: Sent, client: str, version: int, settings: Settings) -> Upload:
+def checked(sent: Sent, client: str, version: int, settings: AppSettings) -> Upload:
     """The upload, or a `RefusedError` with the reason.
 
     Parameters
@@ -33,14 +33,14 @@ def checked(sent: Sent, client: str, version: int, settings: Settings) -> Upload
         raise RefusedError("too large")
     try:
         upload = Upload.unpack(sent.upload, settings.width_global, rule.residual_span)
-    except ValueError as error:
-        raise RefusedError(_reason(str(error))) from None
+    except MessageError as error:
+        raise RefusedError(error.reason) from None
     values = upload.x_global if isinstance(upload.x_global, np.ndarray) else upload.x_global.data
     expected = rule.residual_bits if settings.width_local else 0
     for wrong, reason in (
         (upload.client != number_of(client) or upload.round != sent.number, "wrong counter"),
         (upload.version > version, "model from the future"),
-        (len(upload.y) > settings.batch, "too many rows"),
+        (len(upload.y) > settings.rows_per_message, "too many rows"),
         (upload.bits != expected, "other residual bits"),
         (
             not settings.label_low <= upload.y.min() <= upload.y.max() <= settings.label_high,
@@ -55,10 +55,3 @@ def checked(sent: Sent, client: str, version: int, settings: Settings) -> Upload
     if rule.loss.labels is not None and not np.isin(upload.y, rule.loss.labels).all():
         raise RefusedError("label")
     return upload
-
-
-def _reason(error: str) -> str:
-    for words, reason in (("schema", "schema version"), ("finite", "not finite")):
-        if words in error:
-            return reason
-    return "wrong size"

@@ -2,7 +2,6 @@
 
 import logging
 import re
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,15 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedres.flower.app_settings import Settings
+from fedres.core.files import locked
+from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import ClientState
 from fedres.flower.model_folder import write_personal
 from fedres.flower.samples import open_source
-from fedres.flower.state_files import locked
 from fedres.flower.wire import Reply, Task
 
 RECORD = "fedres"
-OFTEN = 50  # uploads from one personal model to the next, which takes as long as a small batch
+OFTEN = 50  # uploads from one personal model to the next, which takes as long as a small message
 app = ClientApp()
 
 
@@ -28,19 +27,18 @@ def train(message: Message, context: Context) -> Message:
     node = context.node_config
     client = client_name(node, context.node_id)
     try:
-        reply = _work(message, Settings.from_config(context.run_config), node, client)
+        reply = _work(message, AppSettings.from_config(context.run_config), node, client)
     except Exception as error:
         # The words stay here, where they may quote data; the server learns only the kind.
         logging.getLogger("flwr").exception("fedres: client %s could not answer", client)
         reply = Reply(client, error=type(error).__name__)
-    time.sleep(float(node.get("delay", 0)))
     head, body = reply.pack()
     return Message(
         RecordDict({RECORD: ConfigRecord({"head": head, "body": body})}), reply_to=message
     )
 
 
-def _work(message: Message, settings: Settings, node: Mapping[str, Any], client: str) -> Reply:
+def _work(message: Message, settings: AppSettings, node: Mapping[str, Any], client: str) -> Reply:
     folder = state_folder(node, settings, client)
     record: Any = message.content[RECORD]
     task = Task.unpack(record["head"], record["body"])
@@ -59,7 +57,7 @@ def client_name(node: Mapping[str, Any], node_id: int) -> str:
     return f"client-{node['partition-id']}" if "partition-id" in node else f"node-{node_id}"
 
 
-def state_folder(node: Mapping[str, Any], settings: Settings, client: str) -> Path:
+def state_folder(node: Mapping[str, Any], settings: AppSettings, client: str) -> Path:
     """Where a client's state lives: a folder a client, as several may share a disk."""
     base = node.get("state") or (settings.data and Path(settings.folder) / "clients")
     if not base:

@@ -1,9 +1,9 @@
 """The client's side of a Flower run: a local model that survives anything, one task at a time.
 
 Flower starts a process for every message and forgets it afterwards, so all that a client knows
-is in one file (`memory`), put in place at once after every batch. From that follows
+is in one file (`memory`), put in place at once after every upload. From that follows
 
-- killed at any moment, a client goes on from its last batch;
+- killed at any moment, a client goes on from its last upload;
 - a task delivered twice is answered twice with the same reply, and nothing changes;
 - an upload whose reply was lost is sent again until the server says that it has it.
 """
@@ -14,18 +14,19 @@ from typing import Protocol
 
 import numpy as np
 
+from fedres.core.feature_limit import clipped
 from fedres.core.messages import GlobalModel, Upload, quantise
 from fedres.core.models import linear
 from fedres.core.types import F32, Matrix
 from fedres.flower import rows
-from fedres.flower.app_settings import Settings
+from fedres.flower.app_settings import AppSettings
 from fedres.flower.memory import Memory, Unconfirmed
 from fedres.flower.wire import Reply, Sent, Task
 
 REMEMBERED = 8  # answers kept for tasks that come again
 
 
-class Source(Protocol):
+class RowSource(Protocol):
     """A client's rows, in a fixed order."""
 
     def take(self, position: int, count: int) -> tuple[Matrix, Matrix, F32]:
@@ -48,7 +49,7 @@ class ClientState:
         Its rows.
     """
 
-    def __init__(self, settings: Settings, name: str, folder: Path, source: Source) -> None:
+    def __init__(self, settings: AppSettings, name: str, folder: Path, source: RowSource) -> None:
         self.settings, self.folder, self.source = settings, folder, source
         self.memory = Memory.load(folder, name, settings)
 
@@ -119,7 +120,7 @@ class ClientState:
     def _samples(self) -> tuple[Matrix, Matrix, F32]:
         """The next batch, checked as the server will."""
         settings = self.settings
-        x_global, x_local, y = self.source.take(self.memory.position, settings.batch)
+        x_global, x_local, y = self.source.take(self.memory.position, settings.rows_per_message)
         for name, x, width in (
             ("global", x_global, settings.width_global),
             ("local", x_local, settings.width_local),
@@ -159,15 +160,6 @@ class ClientState:
                 "run the same app on the server and on all clients"
             )
         return model
-
-
-def clipped(x: Matrix, limit: float) -> Matrix:
-    """Bring features into the range that the server takes."""
-    if isinstance(x, np.ndarray):
-        return np.clip(x, np.float32(-limit), np.float32(limit))
-    x = x.copy()
-    np.clip(x.data, -limit, limit, out=x.data)
-    return x
 
 
 def number_of(name: str) -> int:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from fedres.core.feature_limit import clipped
 from fedres.core.models import linear
 from fedres.flower.app_folder import digits_settings, write_app
-from fedres.flower.app_settings import Settings
+from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_app import state_folder
 from fedres.flower.digits import Tables, tables
 from fedres.flower.launch import launch, write_report
@@ -24,7 +25,7 @@ SLOW, SECONDS = "clinic-3", 6.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DemoResult:
     """What the demo found.
 
     Attributes
@@ -44,21 +45,21 @@ class Outcome:
     report: Path
 
 
-def demo(folder: Path, rounds: int, console: Console) -> Outcome:
+def demo(folder: Path, rounds: int, console: Console) -> DemoResult:
     """Run it in a folder; processes are stopped at the end, whatever happens."""
     settings = replace(digits_settings(), data="", rounds=rounds, folder=str(folder / "run"))
-    write_app(folder / "app", settings)
+    write_app(folder / "app", settings, "fedres.flower.slow_client_app:app")
     rows = dict(zip(CLIENTS, tables(len(CLIENTS)), strict=True))
     with Cluster(folder / "cluster") as cluster:
         for name, table in rows.items():
             path = folder / f"{name}.csv"
             table.train.to_csv(path, index=False)
-            delay = SECONDS if name == SLOW else 0.0
-            cluster.start_node(name, _node(folder, name) | {"data": str(path), "delay": delay})
+            wait = SECONDS if name == SLOW else 0.0
+            cluster.start_node(name, _node(folder, name) | {"data": str(path), "wait": wait})
         settings = launch(cluster.flwr, folder / "app", {}, console=console)
     run = Path(settings.folder)
     lines = read_log(run)
-    return Outcome(
+    return DemoResult(
         float(np.mean([_left_behind(folder, settings, *one) for one in rows.items()])),
         _replayed(folder, settings, rows),
         {
@@ -73,7 +74,7 @@ def _node(folder: Path, name: str) -> dict[str, Any]:
     return {"client": name, "state": str(folder / "state")}
 
 
-def _left_behind(folder: Path, settings: Settings, name: str, table: Tables) -> float:
+def _left_behind(folder: Path, settings: AppSettings, name: str, table: Tables) -> float:
     """Accuracy of the personal model that a client can use without the server."""
     from fedres.tables.loading import load
 
@@ -81,7 +82,7 @@ def _left_behind(folder: Path, settings: Settings, name: str, table: Tables) -> 
     return float(model.score(table.test.drop(columns="label"), table.test["label"].to_numpy()))
 
 
-def _replayed(folder: Path, settings: Settings, rows: dict[str, Tables]) -> float:
+def _replayed(folder: Path, settings: AppSettings, rows: dict[str, Tables]) -> float:
     """Accuracy of the same rows, order and delays in this process."""
     sources, lines, last = {}, read_log(Path(settings.folder)), {}
     used = {(line["client"], line["number"]) for line in lines}
@@ -98,6 +99,7 @@ def _replayed(folder: Path, settings: Settings, rows: dict[str, Tables]) -> floa
         x_global, x_local, y = features(
             settings, table.test.drop(columns="label"), table.test["label"].to_numpy()
         )
+        x_global = clipped(x_global, settings.feature_limit)
         shared = linear(x_global, published[last[name]].weights, constant=True)
         shares.append(np.mean((shared + clients[name].local.f(x_local) > 0) == (y > 0)))
     return float(np.mean(shares))

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedres.flower.app_folder import read_app
-from fedres.flower.app_settings import Settings
+from fedres.flower.app_settings import AppSettings
 from fedres.flower.engine import Flwr
 from fedres.flower.run_folder import CHECKPOINT, read_log
 from fedres.flower.state_files import read_facts
@@ -28,7 +28,7 @@ def launch(
     overrides: Mapping[str, Any],
     options: Sequence[str] = (),
     console: Console | None = None,
-) -> Settings:
+) -> AppSettings:
     """Run an app to its end; the settings it ran with.
 
     Parameters
@@ -109,7 +109,7 @@ def progress_table(facts: Mapping[str, Any]) -> Table:
     return table
 
 
-def write_report(folder: Path, settings: Settings) -> Path:
+def write_report(folder: Path, settings: AppSettings) -> Path:
     """The report of a run, from its folder."""
     from fedres.report.flower_page import write_run
 
@@ -119,7 +119,7 @@ def write_report(folder: Path, settings: Settings) -> Path:
     return page
 
 
-def launch_here(app: Path, overrides: Mapping[str, Any], nodes: int) -> Settings:
+def launch_here(app: Path, overrides: Mapping[str, Any], nodes: int) -> AppSettings:
     """Run an app on nodes of Flower's simulation runtime."""
     from importlib.util import find_spec
     from tempfile import TemporaryDirectory

@@ -8,7 +8,7 @@ import numpy as np
 from fedres.core.messages import GlobalModel
 from fedres.core.models import LinearModel
 from fedres.core.types import F32
-from fedres.flower.app_settings import Settings
+from fedres.flower.app_settings import AppSettings
 from fedres.flower.state_files import Arrays, read, write
 
 STATE = "state.safetensors"
@@ -61,7 +61,7 @@ class Memory:
     answered: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
-    def blank(cls, client: str, session: str, settings: Settings) -> "Memory":
+    def blank(cls, client: str, session: str, settings: AppSettings) -> "Memory":
         """A client that has learned nothing."""
         empty = settings.rule.global_model(settings.width_global)
         return cls(
@@ -99,7 +99,7 @@ class Memory:
         write(folder / STATE, facts, arrays)
 
     @classmethod
-    def load(cls, folder: Path, client: str, settings: Settings) -> "Memory":
+    def load(cls, folder: Path, client: str, settings: AppSettings) -> "Memory":
         """Go on from the file in a folder, or begin."""
         memory = cls.blank(client, "", settings)
         if not (folder / STATE).exists():

@@ -1,5 +1,6 @@
 """From a run's weights to a model folder that `fedres predict` and `fedres.load` read."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,23 +8,23 @@ import numpy as np
 
 from fedres.core.models import LinearModel
 from fedres.core.types import F32
-from fedres.flower.app_settings import Settings
+from fedres.flower.app_settings import AppSettings
 from fedres.flower.memory import Memory
 
 
-def write_global(folder: Path, settings: Settings, model: LinearModel) -> None:
+def write_global(folder: Path, settings: AppSettings, model: LinearModel) -> None:
     """What the server knows: the global model, and no client."""
     _write(folder, settings, model.weights, [], np.empty((0, settings.width_local + 1)))
 
 
-def write_personal(folder: Path, settings: Settings, memory: Memory) -> None:
+def write_personal(folder: Path, settings: AppSettings, memory: Memory) -> None:
     """What a client knows: the newest global model it was sent, and its own."""
     own = _with_constant(memory.local.weights, settings.width_local)[None]
     _write(folder, settings, memory.global_.weights, [memory.client], own)
 
 
 def _write(
-    folder: Path, settings: Settings, w_global: F32, clients: list[str], w_local: Any
+    folder: Path, settings: AppSettings, w_global: F32, clients: list[str], w_local: Any
 ) -> None:
     from fedres.tables.classifier import FedResClassifier
     from fedres.tables.client_ids import Clients
@@ -45,7 +46,10 @@ def _write(
         )
     )
     described = settings.table
-    model.encoder_ = Encoder.from_dict(described["encoder"])
+    # Nodes clip what the server may see; what they leave behind must, too.
+    model.encoder_ = replace(
+        Encoder.from_dict(described["encoder"]), limit_global=settings.feature_limit
+    )
     model.feature_names_in_ = np.array(described["columns"], object)
     model.n_features_in_ = len(described["columns"])
     model.eta_, model.shrinkage_, model.passes_ = settings.eta, 0.0, max(1, settings.passes)
@@ -76,7 +80,7 @@ def _with_constant(weights: F32, width: int) -> F32:
     return weights if width else np.zeros(1, np.float32)
 
 
-def _classes(settings: Settings) -> Any:
+def _classes(settings: AppSettings) -> Any:
     names = [settings.negative, settings.positive]
     try:
         return np.array([int(name) for name in names])

@@ -3,15 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedres.core.feature_limit import clipped
 from fedres.core.messages import GlobalModel, Upload
 from fedres.core.sgd import Client, Server
-from fedres.flower.app_settings import Settings
-from fedres.flower.client_state import Source, clipped
+from fedres.flower.app_settings import AppSettings
+from fedres.flower.client_state import RowSource
 from fedres.flower.memory import Memory
 
 
 def replay(
-    settings: Settings, lines: Sequence[Mapping[str, Any]], sources: Mapping[str, Source]
+    settings: AppSettings, lines: Sequence[Mapping[str, Any]], sources: Mapping[str, RowSource]
 ) -> tuple[list[GlobalModel], dict[str, Client]]:
     """All versions of the global model, and the clients after the last of their uploads.
 
@@ -51,7 +52,7 @@ def replay(
     return published, clients
 
 
-def unused(memory: Memory, settings: Settings) -> list[dict[str, Any]]:
+def unused(memory: Memory, settings: AppSettings) -> list[dict[str, Any]]:
     """Uploads that a client has made and the server has not confirmed, as lines of a log."""
     lines = []
     for number, one in memory.outbox.items():
@@ -65,7 +66,7 @@ def _number(line: Mapping[str, Any]) -> int:
     return int(line["number"])
 
 
-def _observe(client: Client, samples: Any, settings: Settings) -> list[Upload]:
+def _observe(client: Client, samples: Any, settings: AppSettings) -> list[Upload]:
     x_global, x_local, y = samples
     x_global = clipped(x_global, settings.feature_limit)
     uploads = []

@@ -12,17 +12,19 @@ import numpy as np
 from safetensors import safe_open
 
 from fedres.core.types import F32, Matrix
-from fedres.flower.app_settings import Settings
-from fedres.flower.client_state import Source
+from fedres.flower.app_settings import AppSettings
+from fedres.flower.client_state import RowSource
 from fedres.flower.state_files import Arrays, read_facts, write
 
 ROWS = "rows.safetensors"
 MEANING = ("features", "label", "negative", "positive", "client", "time")
 CSR = ("data", "indices", "indptr")
-Samples = tuple[Matrix, Matrix, F32]
+LabelledRows = tuple[Matrix, Matrix, F32]
 
 
-def open_source(settings: Settings, node: Mapping[str, Any], client: str, folder: Path) -> Source:
+def open_source(
+    settings: AppSettings, node: Mapping[str, Any], client: str, folder: Path
+) -> RowSource:
     """The rows that a node's configuration speaks of.
 
     Parameters
@@ -64,10 +66,10 @@ class FunctionSource:
     there on, rows as sequences of numbers; it may end, or not.
     """
 
-    settings: Settings
+    settings: AppSettings
     function: Callable[[int], Iterable[tuple[Any, Any, float]]]
 
-    def take(self, position: int, count: int) -> Samples:
+    def take(self, position: int, count: int) -> LabelledRows:
         """Samples from that position on."""
         samples = list(islice(self.function(position), count))
         widths = self.settings.width_global, self.settings.width_local
@@ -82,10 +84,10 @@ class FunctionSource:
 class StoredSource:
     """Samples in a file of features, of which only those wanted are read."""
 
-    settings: Settings
+    settings: AppSettings
     path: Path
 
-    def take(self, position: int, count: int) -> Samples:
+    def take(self, position: int, count: int) -> LabelledRows:
         """Samples from that position on."""
         with safe_open(self.path, "numpy") as file:
             labels = file.get_slice("y")
@@ -126,7 +128,7 @@ def _part(file: Any, side: str, width: int, first: int, last: int) -> Matrix:
 
 
 def _kept(
-    settings: Settings, folder: Path, facts: tuple[Any, ...], make: Callable[[], Samples]
+    settings: AppSettings, folder: Path, facts: tuple[Any, ...], make: Callable[[], LabelledRows]
 ) -> StoredSource:
     """Samples as a file of features, made anew where what they are made from has changed."""
     key = hashlib.sha256(repr(facts).encode()).hexdigest()
@@ -144,7 +146,7 @@ def _kept(
     return StoredSource(settings, path)
 
 
-def encoded(settings: Settings, table: Path, client: str) -> Samples:
+def encoded(settings: AppSettings, table: Path, client: str) -> LabelledRows:
     """Features and labels of a client's rows in a table."""
     from fedres.tables.read_table import read_table
 
@@ -166,7 +168,7 @@ def encoded(settings: Settings, table: Path, client: str) -> Samples:
     return features(settings, read.frame, read.y)
 
 
-def features(settings: Settings, frame: Any, y: Any) -> Samples:
+def features(settings: AppSettings, frame: Any, y: Any) -> LabelledRows:
     """Features and labels of rows, as the models see them."""
     from fedres.tables.encoder import Encoder
 
@@ -174,14 +176,14 @@ def features(settings: Settings, frame: Any, y: Any) -> Samples:
     return x_global, x_local, labels(settings, y)
 
 
-def labels(settings: Settings, y: Any) -> F32:
+def labels(settings: AppSettings, y: Any) -> F32:
     """Labels as the models see them.
 
     Examples
     --------
-    >>> labels(Settings(1, 1, negative="well", positive="ill"), np.array(["ill", "well"]))
+    >>> labels(AppSettings(1, 1, negative="well", positive="ill"), np.array(["ill", "well"]))
     array([ 1., -1.], dtype=float32)
-    >>> labels(Settings(1, 1, label_mean=10.0, label_scale=2.0), np.array([11, 12]))
+    >>> labels(AppSettings(1, 1, label_mean=10.0, label_scale=2.0), np.array([11, 12]))
     array([0.5, 1. ], dtype=float32)
     """
     if settings.positive:
@@ -211,7 +213,7 @@ def _function(name: str) -> Callable[[int], Iterable[tuple[Any, Any, float]]]:
     return function  # type: ignore[no-any-return]
 
 
-def _digits(settings: Settings, part: int, parts: int) -> Samples:
+def _digits(settings: AppSettings, part: int, parts: int) -> LabelledRows:
     from fedres.flower.digits import tables
 
     frame = tables(parts)[part].train

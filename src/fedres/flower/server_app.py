@@ -8,11 +8,11 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
-from fedres.flower.app_settings import Settings
+from fedres.core.files import locked
+from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_app import RECORD
 from fedres.flower.model_folder import write_global
 from fedres.flower.server_state import ServerState
-from fedres.flower.state_files import locked
 from fedres.flower.wire import Task
 
 PAUSE = 0.2  # seconds between two looks at what has come
@@ -23,7 +23,7 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run until a stop condition is met."""
-    settings = Settings.from_config(context.run_config)
+    settings = AppSettings.from_config(context.run_config)
     folder = Path(settings.folder)
     # What a superlink that died has left behind may still be at work there.
     with locked(folder, patience=60):

@@ -18,7 +18,7 @@ import numpy as np
 from fedres.core.messages import GlobalModel, Upload
 from fedres.core.models import linear
 from fedres.flower import rows, server_kernel
-from fedres.flower.app_settings import Settings
+from fedres.flower.app_settings import AppSettings
 from fedres.flower.checks import RefusedError, checked
 from fedres.flower.jury import Jury
 from fedres.flower.members import Member
@@ -31,7 +31,7 @@ FARTHEST = 10_000  # how far ahead of the confirmed uploads a client's counter m
 
 
 @dataclass(frozen=True)
-class Flight:
+class TaskUnderWay:
     """A task under way: to which node, and how many bytes its model has."""
 
     node: int
@@ -52,7 +52,7 @@ class ServerState:
     """
 
     def __init__(
-        self, settings: Settings, folder: Path, clock: Callable[[], float] = time.time
+        self, settings: AppSettings, folder: Path, clock: Callable[[], float] = time.time
     ) -> None:
         self.settings, self.folder, self.clock = settings, folder, clock
         self.global_ = settings.rule.global_model(settings.width_global)
@@ -63,7 +63,7 @@ class ServerState:
         self.strangers: Counter[str] = Counter()
         self.reason, self._finished = "", False
         self.best, self.best_round = np.inf, 0.0
-        self.flights: dict[str, Flight] = {}
+        self.flights: dict[str, TaskUnderWay] = {}
         self._names: dict[int, str] = {}
         self._bad_nodes: Counter[int] = Counter()
         self._old = {0: self.global_.weights.copy()}
@@ -117,7 +117,7 @@ class ServerState:
             waiting,
             last,
         )
-        self.flights[task.task] = Flight(node, len(task.model))
+        self.flights[task.task] = TaskUnderWay(node, len(task.model))
         return node, task
 
     def keep_only(self, nodes: Iterable[int]) -> None:

@@ -1,11 +1,6 @@
-"""Files that are whole or not there: arrays and JSON in one safetensors file, without pickle."""
+"""State on disk: arrays and JSON in one safetensors file, without pickle."""
 
-import fcntl
 import json
-import os
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
+
+from fedres.core.files import whole_file
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -28,30 +25,8 @@ def write(path: Path, facts: dict[str, Any], arrays: Arrays) -> None:
     >>> read(path)
     ({'step': 3}, {'w': array([1., 2.], dtype=float32)})
     """
-    write_bytes(path, save(arrays, {"facts": json.dumps(facts)}))
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Put bytes in place at once."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        sync_folder(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make what was renamed in a folder survive a loss of power."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with whole_file(path) as file:
+        file.write(save(arrays, {"facts": json.dumps(facts)}))
 
 
 def read(path: Path) -> tuple[dict[str, Any], Arrays]:
@@ -69,20 +44,3 @@ def read_facts(path: Path) -> dict[str, Any]:
     with safe_open(path, "numpy") as file:
         facts: dict[str, Any] = json.loads(file.metadata()["facts"])
     return facts
-
-
-@contextmanager
-def locked(folder: Path, patience: float = 3600.0) -> Iterator[None]:
-    """Keep other processes out of a folder; the lock of a killed process is free at once."""
-    folder.mkdir(parents=True, exist_ok=True)
-    until = time.monotonic() + patience
-    with (folder / "lock").open("w") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise ValueError(f"another process is at work in {folder}: stop it") from None
-                time.sleep(0.1)
-        yield

@@ -6,7 +6,6 @@ import hashlib
 import io
 import lzma
 import os
-import tempfile
 import warnings
 import zlib
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
+from fedres.core.files import whole_file
 from fedres.core.types import F32, F64, I64
 from fedres.simulation.known_sets import Known, Source
 
@@ -122,18 +122,12 @@ def _recall(entry: Path) -> tuple[F32, I64] | None:
 
 def _keep(entry: Path, x: F32, y: I64) -> None:
     """Write a cache entry, whole or not at all; without room for it, life goes on."""
-    part = None
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=entry.parent, suffix=".part", delete=False) as file:
-            part = Path(file.name)
+        with whole_file(entry) as file:
             np.savez(file, x=x, y=y)
-        part.replace(entry)
     except OSError as error:
         warnings.warn(f"not cached, FEDRES_CACHE may name another folder: {error}", stacklevel=2)
-    finally:
-        if part:
-            part.unlink(missing_ok=True)
 
 
 def _parse(path: Path, kind: str) -> tuple[F32, I64]:

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import numpy as np
 from scipy import sparse
 
+from fedres.core.feature_limit import clipped
 from fedres.core.types import F32, Matrix
 from fedres.tables.cell_values import are_numbers
 from fedres.tables.columns import Column, Number, Scaled, describe, learn_categories, recall
@@ -39,6 +40,8 @@ class Encoder:
         How each column is encoded.
     global_, local
         Which of the columns are in each view, by number.
+    limit_global
+        Global features are clipped to this size; None to leave them as they are.
 
     Examples
     --------
@@ -59,6 +62,7 @@ class Encoder:
     columns: tuple[Column, ...]
     global_: tuple[int, ...]
     local: tuple[int, ...]
+    limit_global: float | None = None
 
     @classmethod
     def fit(
@@ -157,7 +161,7 @@ class Encoder:
         if self.source == "csr":
             x = rows.x
             x = sparse.csr_array((x.data * self._scales[x.indices], x.indices, x.indptr), x.shape)
-            return x[:, list(self.global_)], x[:, list(self.local)]
+            return self._limited(x[:, list(self.global_)]), x[:, list(self.local)]
         used = {*self.global_, *self.local}
         features = {
             i: column.features(rows[column.name])
@@ -165,7 +169,7 @@ class Encoder:
             if not isinstance(column, Scaled) and i in used
         }
         return (
-            self._global.matrix([features[i] for i in self.global_], len(rows)),
+            self._limited(self._global.matrix([features[i] for i in self.global_], len(rows))),
             self._local.matrix([features[i] for i in self.local], len(rows)),
         )
 
@@ -176,9 +180,12 @@ class Encoder:
             for i in {*self.global_, *self.local}
         }
         return (
-            self._global.row([features[i] for i in self.global_]),
+            self._limited(self._global.row([features[i] for i in self.global_])),
             self._local.row([features[i] for i in self.local]),
         )
+
+    def _limited(self, x: Matrix) -> Matrix:
+        return x if self.limit_global is None else clipped(x, self.limit_global)
 
     @cached_property
     def _global(self) -> Side:
@@ -194,11 +201,13 @@ class Encoder:
 
     def to_dict(self) -> dict[str, Any]:
         """The encoder as plain JSON."""
+        limit = {} if self.limit_global is None else {"limit_global": self.limit_global}
         return {
             "source": self.source,
             "columns": [describe(column) for column in self.columns],
             "global": list(self.global_),
             "local": list(self.local),
+            **limit,
         }
 
     @classmethod
@@ -206,10 +215,12 @@ class Encoder:
         """The encoder that `to_dict` described."""
         try:
             columns = tuple(map(recall, stored["columns"]))
-            sides = [tuple(map(int, stored[side])) for side in ("global", "local")]
-            encoder = cls(stored["source"], columns, *sides)
+            in_global, in_local = (tuple(map(int, stored[side])) for side in ("global", "local"))
+            limit = stored.get("limit_global")
+            encoder = cls(stored["source"], columns, in_global, in_local, limit)
             known = stored["source"] in get_args(Source) and encoder.to_dict() == stored
-            if not known or not {*sides[0], *sides[1]} <= set(range(len(columns))):
+            known &= limit is None or limit > 0
+            if not known or not {*in_global, *in_local} <= set(range(len(columns))):
                 raise ValueError("it was not written so")
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"this is not a stored encoder: {error!r}") from None

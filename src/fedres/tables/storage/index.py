@@ -10,8 +10,8 @@ from typing import Any
 NAME = "model.json"
 FORMAT = "fedres model"
 VERSION = 1
-# All files of a model but the index: groups of arrays, and what a stopped write has left.
-OURS = re.compile(r"\w+-[0-9a-f]{16}\.(safetensors|part)")
+# Files of a model beside the index and the lock: groups of arrays, and what a stopped write left.
+OURS = re.compile(r"[\w-]+-[0-9a-f]{16}\.(safetensors|part)")
 DIGEST = re.compile(rb'\{"sha256": "([0-9a-f]{64})",\n')
 
 

@@ -3,8 +3,8 @@
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from fedres.core.files import LOCK, locked, whole_file
 from fedres.tables.storage.ids import Array
 from fedres.tables.storage.index import NAME, OURS, index_text, read_index
 
@@ -53,11 +54,10 @@ def write(
     groups = {name: _writeable(name, group) for name, group in arrays.items()}
     refuse_foreign(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with _alone(folder) as bring_to_disk:
+    with _alone(folder):
         entries = {name: _write_group(folder, name, group) for name, group in groups.items()}
-        bring_to_disk()
-        _write_index(folder, index_text(meta, entries))
-        bring_to_disk()
+        with whole_file(folder / NAME) as file:
+            file.write(index_text(meta, entries))
         _sweep(folder, {entry["file"] for entry in entries.values()})
 
 
@@ -87,27 +87,19 @@ def refuse_foreign(folder: Path) -> None:
             raise ValueError(f"{error}; to save there, delete it first") from None
         return
     for path in folder.iterdir():
-        if not OURS.fullmatch(path.name):
+        if path.name != LOCK and not OURS.fullmatch(path.name):
             raise ValueError(
                 f"{folder} holds {path.name} and no model: save in a new or an empty folder"
             )
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[Callable[[], None]]:
-    """Make writers take turns where the system can; gives what brings the folder to the disk."""
-    if os.name != "posix":
-        yield lambda: None
-        return
-    import fcntl
-
-    handle = os.open(folder, os.O_RDONLY)
-    try:
+def _alone(folder: Path) -> Iterator[None]:
+    """Make writers take turns."""
+    with ExitStack() as turn:
         with suppress(OSError):  # not all network folders can be locked
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield lambda: os.fsync(handle)
-    finally:
-        os.close(handle)
+            turn.enter_context(locked(folder))
+        yield
 
 
 def _write_group(folder: Path, name: str, arrays: dict[str, Array]) -> dict[str, Any]:
@@ -115,7 +107,8 @@ def _write_group(folder: Path, name: str, arrays: dict[str, Array]) -> dict[str,
 
     content = save(arrays)
     file = f"{name}-{secrets.token_hex(8)}.safetensors"
-    _write_file(folder / file, content)
+    with whole_file(folder / file) as written:
+        written.write(content)
     return {
         "file": file,
         "bytes": len(content),
@@ -128,19 +121,6 @@ def read_header(file: IO[bytes]) -> bytes:
     """The begin of a safetensors file, which names the arrays, their types and places."""
     length = file.read(8)
     return length + file.read(min(int.from_bytes(length, "little"), LONGEST_HEADER))
-
-
-def _write_index(folder: Path, text: bytes) -> None:
-    part = folder / f"model-{secrets.token_hex(8)}.part"
-    _write_file(part, text)
-    os.replace(part, folder / NAME)
-
-
-def _write_file(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _sweep(folder: Path, keep: set[str]) -> None:
