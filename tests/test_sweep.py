@@ -1,9 +1,11 @@
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -11,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedres
+from fedres.simulation import run_store
+from fedres.simulation.parallel import count_cores
 from fedres.simulation.run_store import RunStore
 from fedres.simulation.sweep import Case, run_cases
 
@@ -51,6 +55,36 @@ table.to_json({str(tmp_path / "ray.json")!r})
     pd.testing.assert_frame_equal(
         ray[columns], here[columns].astype(ray[columns].dtypes.to_dict()), rtol=1e-6
     )
+
+
+@pytest.mark.filterwarnings("ignore:Failed to inspect CPU affinity")
+def test_cores_are_counted_where_the_system_does_not_say_which_are_ours(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity")  # as on macOS and Windows
+    assert 1 <= count_cores(None) <= os.cpu_count()
+    assert fedres.compare(seeds=1, rounds=5).seeds == 1
+
+
+def test_only_cores_that_are_ours_are_counted():
+    code = (
+        "import os; os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1]); "
+        "from fedres.simulation.parallel import count_cores; print(count_cores(None))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "1"
+
+
+@pytest.mark.parametrize(
+    "name", ["core/losses.py", "core/steps.py", "simulation/run.py", "simulation/sweep.py"]
+)
+def test_results_of_other_code_are_not_reused(name, tmp_path, monkeypatch):
+    package = Path(fedres.__file__).parent
+    copy = shutil.copytree(package, tmp_path / "fedres", ignore=shutil.ignore_patterns("*.nb*"))
+    monkeypatch.setattr(run_store, "files", lambda _: copy)
+    digest = run_store.code_digest.__wrapped__
+    before = digest()
+    assert before == run_store.code_digest() == digest()
+    (copy / name).write_bytes((copy / name).read_bytes()[:-1] + b" ")
+    assert digest() != before
 
 
 def test_what_is_stored_is_not_run_again(tmp_path):

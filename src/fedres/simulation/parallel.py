@@ -1,11 +1,10 @@
 """Many runs at once on the cores of this machine."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from joblib import Parallel, delayed
+from joblib import Parallel, cpu_count, delayed
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -71,7 +70,7 @@ def count_cores(cores: int | None) -> int:
     """The number asked for, or that of this machine which this process may use."""
     if cores is not None and cores < 1:
         raise ValueError(f"cores must be at least 1, not {cores}")
-    return cores or len(os.sched_getaffinity(0))
+    return cores or int(cpu_count())
 
 
 def with_bar(done: Iterable[T], total: int, progress: str | None) -> Iterator[T]:
