@@ -78,6 +78,19 @@ def test_random_delay_of_constant_value_is_fixed_delay(seed, step, alignment, up
     same(fixed, fedres.simulate(federation, delay=listed, **options), atol=0)
 
 
+def test_a_delay_is_the_same_however_it_is_given():
+    given = [fedres.Delay([0, 3, 1], 2), fedres.Delay(np.array([0, 3, 1]), np.int64(2))]
+    assert given[0] == given[1] == fedres.Delay((0, 3, 1), 2)
+    assert len(set(given)) == 1
+    federation = random_federation()
+    split, whole_ = (
+        fedres.simulate(federation, rounds=20, delay=delay)
+        for delay in (fedres.Delay(up=[0, 2, 1], down=[0, 1, 1]), [0, 3, 2])
+    )
+    same(split, whole_, atol=0)
+    assert split.settings.delay == whole_.settings.delay
+
+
 @given(seeds, st.sampled_from(ALIGNMENTS), st.integers(0, 8))
 def test_late_uploads_are_not_lost(seed, alignment, slack):
     """With Sgd and slopes that do not depend on models, order does not matter: only the sum."""
