@@ -5,8 +5,8 @@ import fedres
 from conftest import random_federation
 from fedres.core.best_pair import Samples, best_pair
 from fedres.core.views import client_rows
-from fedres.simulation.engine import sides
-from fedres.simulation.regret import regret_curve, rows_seen
+from fedres.simulation.federation import sides
+from fedres.simulation.regret import rows_seen
 
 SETTINGS = [
     {"rounds": 50},
@@ -84,7 +84,7 @@ def test_regret_falls_where_a_pair_of_models_can_be_right():
     owner = np.repeat(np.arange(clients), n)
     y = x_global @ rng.normal(size=d) + (x_local * rng.normal(size=(clients, d))[owner]).sum(1)
     federation = fedres.Federation.from_arrays(x_global, x_local, y, owner)
-    curve = regret_curve(fedres.simulate(federation, rounds=n, step=fedres.Sgd(0.02)))
+    curve = fedres.simulate(federation, rounds=n, step=fedres.Sgd(0.02)).regret()
     at = [curve[t - 1] for t in (20, 200, 2000)]
     assert at[0] > 5 * at[1] > 25 * at[2] > 0
 

@@ -14,8 +14,8 @@ from fedres.core.schedule import Plan, plan
 from fedres.core.sgd import Alignment
 from fedres.core.steps import SMALLEST, Adaptive, Step
 from fedres.core.types import F32, F64, I32, I64
-from fedres.core.views import View, no_view
-from fedres.simulation.federation import Federation, Rows
+from fedres.core.views import View
+from fedres.simulation.federation import Federation, Rows, sides
 from fedres.simulation.run import LocalWeights, Run
 from fedres.simulation.settings import SGD_METHODS, ClientWeight, Initial, Method, Settings
 from fedres.simulation.sparse_columns import known_columns, own_columns
@@ -128,19 +128,6 @@ def simulate(
     from fedres.simulation.reference import simulate_reference
 
     return simulate_reference(federation, settings)
-
-
-def sides(federation: Federation, rows: Rows, method: Method) -> tuple[View, View]:
-    """The views that the server and the clients learn on under a method."""
-    clients, n = len(federation.clients), len(rows.y)
-    if method == "central":
-        return rows.x_global, no_view(clients, n)
-    if method == "independent":
-        train, test = federation.all_features
-        joined = train if rows is federation.train else test
-        assert joined is not None
-        return no_view(clients, n), joined
-    return rows.x_global, rows.x_local
 
 
 def _simulate(federation: Federation, settings: Settings) -> Run:
