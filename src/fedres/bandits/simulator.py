@@ -1,6 +1,5 @@
 """`simulate_bandit`: an environment, a policy and a method in, a `BanditRun` out."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import perf_counter
@@ -9,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedres.bandits.environments import Environment, Method
-from fedres.bandits.logs import Event
 from fedres.bandits.policies import Policy
 from fedres.core.delays import Delay, Lag, Uniform, as_delay, per_client
 from fedres.core.steps import SMALLEST, Adaptive, Step
@@ -75,25 +73,6 @@ class BanditRun:
         right = self.environment.best
         kernels.best_by_round(world, right, self.seed, scratch.row, scratch.block, best)
         return best / self.environment.clients - self.mean_by_round
-
-    def events(self) -> Iterator[Event]:
-        """The decisions as a log would hold them, if they were kept."""
-        if self.actions is None or self.rewards is None or self.probabilities is None:
-            raise ValueError("the decisions were not kept: simulate with keep_decisions=True")
-        world = self.environment
-        tables = world.tables(self.method)
-        for n in range(len(self.reward_by_round)):
-            for i in range(world.clients):
-                offer = world.actions(self.seed, i, n + 1)
-                yield Event(
-                    i,
-                    n + 1,
-                    world.contexts(offer, tables[0]),
-                    world.contexts(offer, tables[1]),
-                    int(self.actions[i, n]),
-                    self.probabilities[i, n, : len(offer.row)],
-                    float(self.rewards[i, n]),
-                )
 
 
 def simulate_bandit(
