@@ -47,3 +47,18 @@ def random_federation(
 @pytest.fixture(scope="session")
 def digits():
     return fedres.federate("digits", clients=10, seed=0)
+
+
+@pytest.fixture
+def users_style():
+    """Unlike ours; whoever draws must leave all of it, but for the backend, as it was."""
+
+    import matplotlib as mpl
+
+    def now():
+        return {name: value for name, value in mpl.rcParams.copy().items() if name != "backend"}
+
+    with mpl.rc_context({"font.size": 17.0, "axes.grid": False, "axes.spines.top": True}):
+        before = now()
+        yield
+        assert now() == before

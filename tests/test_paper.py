@@ -22,6 +22,7 @@ def small():
     return reproduce(["digits"], SWEPT, seeds=3, cores=2)
 
 
+@pytest.mark.usefixtures("users_style")
 def test_all_figures_on_a_bare_machine(small, tmp_path):
     page = write_reproduction(small, tmp_path)
     html = page.read_text()
@@ -40,6 +41,7 @@ def test_all_figures_on_a_bare_machine(small, tmp_path):
     }
 
 
+@pytest.mark.usefixtures("users_style")
 def test_a_figure_says_with_how_many_clients_it_was_made(small):
     panel = next(figure for name, _, figure, _ in draw(small) if name == "delay").axes[0]
     assert panel.get_title() == "digits, P = 35"

@@ -14,7 +14,22 @@ class Interval(NamedTuple):
     half: float
 
     def __str__(self) -> str:
-        return f"{self.mean:.3f} ± {self.half:.3f}"
+        return f"{self:.3f}"
+
+    def __format__(self, spec: str) -> str:
+        """Both numbers in that format, the mean alone where there is no interval.
+
+        Examples
+        --------
+        >>> f"{Interval(0.5, 0.25):+.2f}, {Interval(0.5, np.nan):+.2f}"
+        '+0.50 ± 0.25, +0.50'
+        """
+        mean = format(self.mean, spec)
+        return mean if np.isnan(self.half) else f"{mean} ± {format(self.half, spec.lstrip('+'))}"
+
+    def times(self, factor: float) -> "Interval":
+        """In another unit, such as points of a hundred."""
+        return Interval(factor * self.mean, factor * self.half)
 
     def in_words(self, more: str, less: str) -> str:
         """Of a difference: which of the two words it bears out, if any.
@@ -51,3 +66,8 @@ def band(curves: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         return values[0], np.full(values.shape[1], np.nan)
     half = stdtrit(n - 1, 0.975) * values.std(axis=0, ddof=1) / np.sqrt(n)
     return values.mean(axis=0), half
+
+
+def or_none(value: float) -> float | None:
+    """A number for JSON, which has no NaN."""
+    return None if np.isnan(value) else float(value)
