@@ -7,9 +7,6 @@ from hypothesis import settings
 
 import fedres
 
-settings.register_profile("fedres", deadline=None, max_examples=60, derandomize=True)
-settings.load_profile("fedres")
-
 SHARED = Path(__file__).parents[2] / "shared" / "datasets"
 if SHARED.is_dir():
     os.environ.setdefault("FEDRES_DATA", str(SHARED))
@@ -19,6 +16,18 @@ PACKAGE = Path(fedres.__file__).parent
 for index in PACKAGE.rglob("__pycache__/*.nbi"):
     if index.stat().st_mtime < (PACKAGE / "core" / "kernels.py").stat().st_mtime:
         index.unlink(missing_ok=True)
+
+
+def pytest_configure(config):
+    """The same examples each time, unless --hypothesis-seed asks for others."""
+    settings.register_profile(
+        "fedres",
+        deadline=None,
+        max_examples=60,
+        derandomize=config.getoption("--hypothesis-seed") is None,
+        database=None,
+    )
+    settings.load_profile("fedres")
 
 
 def random_federation(

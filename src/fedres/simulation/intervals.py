@@ -14,16 +14,17 @@ class Interval(NamedTuple):
     half: float
 
     def __str__(self) -> str:
-        return f"{self:.3f}"
+        return format(self)
 
     def __format__(self, spec: str) -> str:
         """Both numbers in that format, the mean alone where there is no interval.
 
         Examples
         --------
-        >>> f"{Interval(0.5, 0.25):+.2f}, {Interval(0.5, np.nan):+.2f}"
-        '+0.50 ± 0.25, +0.50'
+        >>> f"{Interval(0.5, 0.25)}, {Interval(0.5, 0.25):+.2f}, {Interval(0.5, np.nan):+.2f}"
+        '0.500 ± 0.250, +0.50 ± 0.25, +0.50'
         """
+        spec = spec or ".3f"
         mean = format(self.mean, spec)
         return mean if np.isnan(self.half) else f"{mean} ± {format(self.half, spec.lstrip('+'))}"
 

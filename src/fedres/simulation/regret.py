@@ -32,7 +32,7 @@ def regret_curve(federation: Federation, settings: Settings, predictions: F32) -
     times = np.bincount(rows[seen], minlength=len(federation.train.y))
     fit_loss = _losses_of_best(federation, settings, times)
     y = federation.train.y[rows].astype(float)
-    suffered = settings.loss.value(predictions.astype(float), y)
+    suffered = settings.loss.value(np.where(seen, predictions, 0).astype(float), y)
     lost = np.where(seen, suffered - fit_loss[rows], 0.0)
     weight = settings.weights(federation).astype(float)
     rounds = np.arange(0, rows.shape[1], settings.batch)
