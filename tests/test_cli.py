@@ -71,14 +71,23 @@ def test_mistakes_are_one_sentence_and_exit_code_2(arguments, message):
     assert "Traceback" not in done.stderr
 
 
-def test_start_up_imports_nothing_heavy():
-    code = (
-        "import sys, fedres.cli, fedres; heavy = {'numba', 'numpy', 'scipy', 'matplotlib', "
-        "'pandas', 'sklearn', 'flwr', 'ray', 'torch', 'river', 'vowpalwabbit'}; "
-        "print(sorted(heavy & set(sys.modules)))"
-    )
+def imported(code, heavy):
+    """Which of these modules are there after the code ran in a new process."""
+    code = f"import sys; {code}; print(*sorted({set(heavy)} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    return done.stdout.split()
+
+
+def test_start_up_imports_nothing_heavy():
+    heavy = ["numba", "numpy", "scipy", "matplotlib", "pandas", "sklearn", "flwr", "ray", "river"]
+    assert imported("import fedres.cli, fedres", [*heavy, "vowpalwabbit"]) == []
+
+
+def test_the_first_run_does_not_wait_for_what_it_does_not_use():
+    heavy = ["sklearn", "pandas", "matplotlib", "joblib", "scipy.sparse", "scipy.special"]
+    assert imported("import fedres; fedres.load('digits')", heavy) == []
+    run = "import fedres; fedres.simulate(fedres.federate('digits', 10), rounds=5)"
+    assert imported(run, heavy) == []
 
 
 def test_help_has_an_example_and_version_prints():

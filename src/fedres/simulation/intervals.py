@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
 
 
 class Interval(NamedTuple):
@@ -65,7 +65,7 @@ def band(curves: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     n = len(values)
     if n == 1:
         return values[0], np.full(values.shape[1], np.nan)
-    half = stdtrit(n - 1, 0.975) * values.std(axis=0, ddof=1) / np.sqrt(n)
+    half = scipy.special.stdtrit(n - 1, 0.975) * values.std(axis=0, ddof=1) / np.sqrt(n)
     return values.mean(axis=0), half
 
 
