@@ -7,9 +7,6 @@ from hypothesis import settings
 
 import fedres
 
-settings.register_profile("fedres", deadline=None, max_examples=60, derandomize=True)
-settings.load_profile("fedres")
-
 SHARED = Path(__file__).parents[2] / "shared" / "datasets"
 if SHARED.is_dir():
     os.environ.setdefault("FEDRES_DATA", str(SHARED))
@@ -19,6 +16,18 @@ PACKAGE = Path(fedres.__file__).parent
 for index in PACKAGE.rglob("__pycache__/*.nbi"):
     if index.stat().st_mtime < (PACKAGE / "core" / "kernels.py").stat().st_mtime:
         index.unlink(missing_ok=True)
+
+
+def pytest_configure(config):
+    """The same examples each time, unless --hypothesis-seed asks for others."""
+    settings.register_profile(
+        "fedres",
+        deadline=None,
+        max_examples=60,
+        derandomize=config.getoption("--hypothesis-seed") is None,
+        database=None,
+    )
+    settings.load_profile("fedres")
 
 
 def random_federation(
@@ -47,3 +56,18 @@ def random_federation(
 @pytest.fixture(scope="session")
 def digits():
     return fedres.federate("digits", clients=10, seed=0)
+
+
+@pytest.fixture
+def users_style():
+    """Unlike ours; whoever draws must leave all of it, but for the backend, as it was."""
+
+    import matplotlib as mpl
+
+    def now():
+        return {name: value for name, value in mpl.rcParams.copy().items() if name != "backend"}
+
+    with mpl.rc_context({"font.size": 17.0, "axes.grid": False, "axes.spines.top": True}):
+        before = now()
+        yield
+        assert now() == before

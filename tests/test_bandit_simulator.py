@@ -23,6 +23,7 @@ from fedres.bandits import (
 from fedres.bandits.decisions import joint_scores
 from fedres.bandits.estimates import estimate, joint_policy
 from fedres.bandits.kernels import ACTION, DOWN, EXPLORE, REWARD_LAG, UP, draw_lag, uniform
+from fedres.bandits.run_log import events_of
 from fedres.bandits.simulator import lags
 from fedres.core.delays import as_delay
 from fedres.simulation.dataset import Dataset
@@ -296,7 +297,7 @@ def test_estimates_from_a_simulated_log_cover_the_truth(kind):
     truth = world.value(target, teacher.w_global, teacher.w_local, seed=9)
     log = simulate_bandit(world, EpsilonGreedy(0.5), rounds=500, seed=2, keep_decisions=True)
     models = teacher.w_global, dict(enumerate(teacher.w_local))
-    result = estimate(log.events(), joint_policy(target, *models))
+    result = estimate(events_of(log), joint_policy(target, *models))
     assert result.events == log.decisions
     assert result.logged.mean == pytest.approx(log.reward)
     for found in (result.ips, result.snips, result.dr):
@@ -365,7 +366,7 @@ def test_bad_environments(call, message):
 def test_events_need_kept_decisions():
     run = simulate_bandit(Catalogue.draw(2), Greedy(), rounds=2)
     with pytest.raises(ValueError, match="keep_decisions=True"):
-        next(run.events())
+        next(events_of(run))
 
 
 def test_the_best_pair_of_classes_is_that_of_the_joint_fit():

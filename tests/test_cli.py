@@ -2,7 +2,10 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+import fedres
 
 
 def fedres_command(*arguments):
@@ -30,9 +33,23 @@ def test_compare_prints_a_table_and_writes_a_report(tmp_path):
 def test_compare_as_json():
     done = fedres_command("compare", "--seeds", "2", "--rounds", "30", "--delay", "4", "--json")
     found = json.loads(done.stdout)
-    assert set(found["methods"]) == {"independent", "central", "fedres"}
-    assert 0 <= found["methods"]["fedres"]["accuracy"] <= 1
-    assert len(found["methods"]["fedres"]["accuracy_per_seed"]) == 2
+    assert (found["data"], found["clients"], found["seeds"]) == ("digits", 10, 2)
+    for method in ("independent", "central", "fedres"):
+        runs = [
+            fedres.simulate(
+                fedres.federate("digits", 10, seed), method, rounds=30, delay=4, seed=seed
+            )
+            for seed in range(2)
+        ]
+        accuracy, loss = ([getattr(run, of) for run in runs] for of in ("accuracy", "loss"))
+        one = found["methods"].pop(method)
+        assert one["accuracy_per_seed"] == accuracy
+        assert one["accuracy"] == pytest.approx(np.mean(accuracy))
+        # two values: Student's 12.706 times half their distance
+        assert one["accuracy_interval"] == pytest.approx(12.7062 * np.ptp(accuracy) / 2, rel=1e-5)
+        assert one["loss"] == pytest.approx(np.mean(loss))
+        assert (one["bytes_up"], one["bytes_down"]) == (runs[0].bytes_up, runs[0].bytes_down)
+    assert found["methods"] == {}
 
 
 @pytest.mark.parametrize(
@@ -54,14 +71,23 @@ def test_mistakes_are_one_sentence_and_exit_code_2(arguments, message):
     assert "Traceback" not in done.stderr
 
 
-def test_start_up_imports_nothing_heavy():
-    code = (
-        "import sys, fedres.cli, fedres; heavy = {'numba', 'numpy', 'scipy', 'matplotlib', "
-        "'pandas', 'sklearn', 'flwr', 'ray', 'torch', 'river', 'vowpalwabbit'}; "
-        "print(sorted(heavy & set(sys.modules)))"
-    )
+def imported(code, heavy):
+    """Which of these modules are there after the code ran in a new process."""
+    code = f"import sys; {code}; print(*sorted({set(heavy)} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    return done.stdout.split()
+
+
+def test_start_up_imports_nothing_heavy():
+    heavy = ["numba", "numpy", "scipy", "matplotlib", "pandas", "sklearn", "flwr", "ray", "river"]
+    assert imported("import fedres.cli, fedres", [*heavy, "vowpalwabbit"]) == []
+
+
+def test_the_first_run_does_not_wait_for_what_it_does_not_use():
+    heavy = ["sklearn", "pandas", "matplotlib", "joblib", "scipy.sparse", "scipy.special"]
+    assert imported("import fedres; fedres.load('digits')", heavy) == []
+    run = "import fedres; fedres.simulate(fedres.federate('digits', 10), rounds=5)"
+    assert imported(run, heavy) == []
 
 
 def test_help_has_an_example_and_version_prints():

@@ -8,11 +8,12 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import dump_svmlight_file
+from sklearn.datasets import dump_svmlight_file, load_digits
 from typer.testing import CliRunner
 
 from fedres.cli import app
 from fedres.simulation import data_files as files
+from fedres.simulation import dataset
 from fedres.simulation import known_sets as sets
 from fedres.simulation.dataset import load
 from fedres.simulation.known_sets import SETS, Known, Source
@@ -462,3 +463,16 @@ def test_list(folder, monkeypatch):
     assert f"Looked in {folder} (FEDRES_DATA)." in output
     monkeypatch.delenv("FEDRES_DATA")
     assert "FEDRES_DATA is not set" in fedres("data", "list").output
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_digits_are_those_of_scikit_learn_wherever_it_keeps_them(moved, monkeypatch):
+    x, y = load_digits(return_X_y=True)
+    if moved:
+        monkeypatch.setattr(dataset, "find_spec", lambda _: None)
+    else:
+        monkeypatch.setattr("sklearn.datasets.load_digits", None)
+    found = load("digits")
+    np.testing.assert_array_equal(found.x, (x / 16).astype(np.float32))
+    np.testing.assert_array_equal(found.y, y)
+    assert (found.x.dtype, found.y.dtype) == (np.float32, np.int64)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fedres
-from fedres.core.baselines import CentralClient, Independent
+from fedres.core.baselines import Independent
 from fedres.core.sgd import Client, Rule, Server
 
 ONE = np.float32([[1.0]])
@@ -38,32 +38,16 @@ def test_sgd_sums_the_gradients_of_clients():
         # round 2 sees nothing of round 1: the server has it at the end of round 2; both apply
         # the gradients of rounds 1, 2, 3 before rounds 3, 4, 5
         ("aligned", [0, 0, 0.5, 1.0, 1.25]),
-        # the client does not wait: p = wg + wl with wl ahead of wg by one round
-        ("asymmetric", [0, 0.25, 0.25 + 0.1875 + 0.25, 0.9531250, 1.0429688]),
+        # the client does not wait: with e the error, wl has 0.25 e of all rounds before, wg of all
+        # but the last; p = 0, 1/4, 1/4 + 3/16 + 1/4, ...
+        ("asymmetric", [0, 1 / 4, 11 / 16, 61 / 64, 267 / 256]),
+        # the server's error is that of its newest model with the residual of a round ago:
+        # wg = 0, 0, 1/4, 3/8, 27/64 and wl = 0, 1/4, 7/16, 33/64, 139/256
+        ("arrival", [0, 1 / 4, 11 / 16, 57 / 64, 247 / 256]),
     ],
 )
 def test_sgd_with_delay(alignment, expected):
     delayed = run(alignment=alignment, delay=fedres.Delay(up=1), rounds=5)
-    if alignment == "asymmetric":
-        wg, wl, pending, expected = 0.0, 0.0, [0.0], []
-        for _ in range(5):
-            expected.append(wg + wl)
-            g = 0.25 * (1 - wg - wl)
-            wl += g
-            pending.append(g)
-            wg += pending.pop(0)
-    np.testing.assert_allclose(delayed.predictions[0], expected, atol=1e-6)
-
-
-def test_arrival_takes_the_gradient_at_the_newest_model():
-    delayed = run(alignment="arrival", delay=fedres.Delay(up=1), rounds=5)
-    wg, wl, residuals, expected = 0.0, 0.0, [None], []
-    for _ in range(5):
-        expected.append(wg + wl)
-        residuals.append(wl)
-        wl += 0.25 * (1 - wg - wl)
-        if (residual := residuals.pop(0)) is not None:
-            wg += 0.25 * (1 - wg - residual)
     np.testing.assert_allclose(delayed.predictions[0], expected, atol=1e-6)
 
 
@@ -116,13 +100,16 @@ def test_objects_by_hand():
 
 
 def test_predict_learns_nothing():
-    rule = Rule()
-    learners = [Client(rule, 1, 1), Independent(rule, 1), CentralClient(rule, 1)]
-    for learner in learners:
-        x = (ONE,) if isinstance(learner, Independent) else (ONE, ONE)
-        if isinstance(learner, CentralClient):
-            x = (ONE, np.empty((1, 0), np.float32))
-        assert learner.predict(*x) == learner.predict(*x) == 0
+    rule, none, one = Rule(step=fedres.Sgd(0.125)), np.empty((1, 0), np.float32), np.float32([1.0])
+    for learner, x in (
+        (Client(rule, 1, 1), (ONE, ONE)),
+        (Client(rule, 1, 0), (ONE, none)),  # as in Central
+        (Independent(rule, 1), (ONE,)),
+    ):
+        learner.observe(*x, one)
+        expected = 0 if x[-1] is none else 0.5  # the weight and the constant, 0.25 each
+        for _ in range(3):
+            assert learner.predict(*x) == expected
 
 
 def test_an_older_global_model_does_not_replace_a_newer():

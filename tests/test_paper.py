@@ -22,6 +22,7 @@ def small():
     return reproduce(["digits"], SWEPT, seeds=3, cores=2)
 
 
+@pytest.mark.usefixtures("users_style")
 def test_all_figures_on_a_bare_machine(small, tmp_path):
     page = write_reproduction(small, tmp_path)
     html = page.read_text()
@@ -33,13 +34,28 @@ def test_all_figures_on_a_bare_machine(small, tmp_path):
     for fetched in ("<link", "<script", "src=", "@import", 'href="http'):
         assert fetched not in html
     claims = json.loads((tmp_path / "claims.json").read_text())
-    assert {claim["verdict"] for claim in claims["aligned"]} <= {
-        "holds",
-        "does not hold",
-        "undecided",
-    }
+    assert {form: len(found) for form, found in claims.items()} == {"aligned": 5, "arrival": 5}
 
 
+def test_a_claim_is_judged_by_the_runs_of_its_figure(small, tmp_path):
+    write_reproduction(small, tmp_path)
+    claims = json.loads((tmp_path / "claims.json").read_text())["arrival"]
+    near = next(claim for claim in claims if "near winner" in claim["statement"])
+    for finding in near["findings"]:
+        clients = finding["where"].removeprefix("digits, P = ")
+        runs = small.table.query(f"figure == 'overall' and clients == {clients}")
+        by_seed = runs.pivot(index="seed", columns="scheme", values="accuracy")
+        better = by_seed[["independent", "central"]].mean().idxmax()
+        gains = (by_seed["arrival"] - by_seed[better]).to_numpy()
+        mean, half = gains.mean(), 4.302653 * gains.std(ddof=1) / np.sqrt(3)  # Student, 2 degrees
+        assert finding["difference"] == pytest.approx([mean, half], rel=1e-5)
+        low, high = mean - half + 0.01, mean + half + 0.01  # within a point of the better
+        expected = "holds" if low > 0 else "does not hold" if high < 0 else "undecided"
+        assert finding["verdict"] == expected
+    assert len(near["findings"]) == 2
+
+
+@pytest.mark.usefixtures("users_style")
 def test_a_figure_says_with_how_many_clients_it_was_made(small):
     panel = next(figure for name, _, figure, _ in draw(small) if name == "delay").axes[0]
     assert panel.get_title() == "digits, P = 35"

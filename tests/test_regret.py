@@ -1,12 +1,15 @@
 import numpy as np
 import pytest
+from scipy.sparse import issparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 
 import fedres
 from conftest import random_federation
 from fedres.core.best_pair import Samples, best_pair
 from fedres.core.views import client_rows
-from fedres.simulation.engine import sides
-from fedres.simulation.regret import regret_curve, rows_seen
+from fedres.simulation.federation import sides
+from fedres.simulation.regret import rows_seen
 
 SETTINGS = [
     {"rounds": 50},
@@ -21,6 +24,10 @@ SETTINGS = [
     {"rounds": 40, "method": "independent"},
     {"rounds": 40, "method": "central"},
 ]
+
+
+def to_dense(x):
+    return x.toarray() if issparse(x) else x
 
 
 def test_by_hand():
@@ -49,13 +56,11 @@ def test_the_rows_are_those_the_run_saw(settings):
     np.testing.assert_allclose(run.loss_by_round, by_round / mass, rtol=1e-4)
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_the_last_value_is_the_loss_less_that_of_the_best_pair(settings):
-    federation = random_federation(rows=13)
-    run = fedres.simulate(federation, step=fedres.Sgd(0.01), **settings)
+def loss_of_best_pair(run):
+    """The mean loss of the best pair for all samples that a run saw, each as often as it did."""
+    federation, train = run.federation, run.federation.train
     weight, rows = run.settings.weights(federation), rows_seen(federation, run.settings)
-    train, method = federation.train, settings.get("method", "fedres")
-    views = sides(federation, train, method)
+    views = sides(federation, train, run.settings.method)
     clients = []
     for i, seen in enumerate(rows):
         own = seen[seen >= 0] - train.row_start[i]
@@ -63,18 +68,40 @@ def test_the_last_value_is_the_loss_less_that_of_the_best_pair(settings):
         labels = train.y[train.row_start[i] + own]
         clients.append(Samples(shared, local, labels, np.full(len(own), float(weight[i]))))
     fit = best_pair(clients, constant=run.settings.constant, radius=run.settings.radius)
-    mass = sum(client.weight.sum() for client in clients)
+    return fit.loss / sum(client.weight.sum() for client in clients)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_the_last_value_is_the_loss_less_that_of_the_best_pair(settings):
+    run = fedres.simulate(random_federation(rows=13), step=fedres.Sgd(0.01), **settings)
     curve = run.regret()
     assert curve.shape == run.loss_by_round.shape
-    assert curve[-1] == pytest.approx(run.loss - fit.loss / mass, abs=1e-5)
+    assert curve[-1] == pytest.approx(run.loss - loss_of_best_pair(run), abs=1e-5)
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_one_that_learns_nothing_loses_to_the_best(loss, sparse):
+def test_one_that_learns_nothing_loses_to_the_best_what_others_find(loss, sparse):
+    """Other solvers, on one model of all features: the shared ones, then those of each client."""
     federation = random_federation(rows=40, labels="signs", sparse=sparse)
-    run = fedres.simulate(federation, rounds=100, step=fedres.Sgd(1e-9), loss=loss)
-    assert run.regret()[-1] > 0
+    run = fedres.simulate(federation, step=fedres.Sgd(1e-9), loss=loss)
+    train = federation.train
+    owner = np.repeat(np.arange(3), train.counts)
+    x_global, x_local = (
+        np.vstack([to_dense(client_rows(view, train.row_start, i)) for i in range(3)])
+        for view in (train.x_global, train.x_local)
+    )
+    own = np.hstack(
+        [np.hstack([x_local, np.ones((len(owner), 1))]) * (owner == i)[:, None] for i in range(3)]
+    )
+    x = np.hstack([x_global, own])
+    if loss == "squared":
+        worst, best = 1.0, np.linalg.lstsq(x, train.y, rcond=None)[1][0] / len(owner)
+    else:
+        fit = LogisticRegression(C=1e9, fit_intercept=False, tol=1e-8, max_iter=1000)
+        worst, best = np.log(2), log_loss(train.y, fit.fit(x, train.y).predict_proba(x)[:, 1])
+    assert best < 0.98 * worst
+    assert run.regret()[-1] == pytest.approx(worst - best, abs=1e-5)
 
 
 def test_regret_falls_where_a_pair_of_models_can_be_right():
@@ -84,13 +111,14 @@ def test_regret_falls_where_a_pair_of_models_can_be_right():
     owner = np.repeat(np.arange(clients), n)
     y = x_global @ rng.normal(size=d) + (x_local * rng.normal(size=(clients, d))[owner]).sum(1)
     federation = fedres.Federation.from_arrays(x_global, x_local, y, owner)
-    curve = regret_curve(fedres.simulate(federation, rounds=n, step=fedres.Sgd(0.02)))
+    curve = fedres.simulate(federation, rounds=n, step=fedres.Sgd(0.02)).regret()
     at = [curve[t - 1] for t in (20, 200, 2000)]
     assert at[0] > 5 * at[1] > 25 * at[2] > 0
 
 
 @pytest.mark.parametrize(("clients", "rounds", "rows"), [(1, 20_000, 300), (1000, 500, 60)])
 def test_long_runs_and_many_clients(clients, rounds, rows):
-    federation = random_federation(clients=clients, rows=rows)
-    run = fedres.simulate(federation, rounds=rounds)
-    assert np.isfinite(run.regret()).all()
+    run = fedres.simulate(random_federation(clients=clients, rows=rows), rounds=rounds)
+    curve = run.regret()
+    assert np.isfinite(curve).all()
+    assert curve[-1] == pytest.approx(run.loss - loss_of_best_pair(run), rel=1e-4)

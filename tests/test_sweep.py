@@ -1,16 +1,19 @@
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import fedres
+from fedres.simulation import run_store
+from fedres.simulation.parallel import count_cores
 from fedres.simulation.run_store import RunStore
 from fedres.simulation.sweep import Case, run_cases
 
@@ -51,6 +54,36 @@ table.to_json({str(tmp_path / "ray.json")!r})
     pd.testing.assert_frame_equal(
         ray[columns], here[columns].astype(ray[columns].dtypes.to_dict()), rtol=1e-6
     )
+
+
+@pytest.mark.filterwarnings("ignore:Failed to inspect CPU affinity")
+def test_cores_are_counted_where_the_system_does_not_say_which_are_ours(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity")  # as on macOS and Windows
+    assert 1 <= count_cores(None) <= os.cpu_count()
+    assert fedres.compare(seeds=1, rounds=5).seeds == 1
+
+
+def test_only_cores_that_are_ours_are_counted():
+    code = (
+        "import os; os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1]); "
+        "from fedres.simulation.parallel import count_cores; print(count_cores(None))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "1"
+
+
+@pytest.mark.parametrize(
+    "name", ["core/losses.py", "core/steps.py", "simulation/run.py", "simulation/sweep.py"]
+)
+def test_results_of_other_code_are_not_reused(name, tmp_path, monkeypatch):
+    package = Path(fedres.__file__).parent
+    copy = shutil.copytree(package, tmp_path / "fedres", ignore=shutil.ignore_patterns("*.nb*"))
+    monkeypatch.setattr(run_store, "files", lambda _: copy)
+    digest = run_store.code_digest.__wrapped__
+    before = digest()
+    assert before == run_store.code_digest() == digest()
+    (copy / name).write_bytes((copy / name).read_bytes()[:-1] + b" ")
+    assert digest() != before
 
 
 def test_what_is_stored_is_not_run_again(tmp_path):
@@ -130,12 +163,18 @@ def test_what_cannot_be_is_a_row_that_says_so():
     assert table[table.clients == 10].accuracy.notna().all()
 
 
-@given(st.sampled_from(["data", "clients", "seed", "delay", "eta", "rounds", "batch", "local"]))
-def test_every_setting_has_its_own_key(field):
+def test_every_setting_has_its_own_key(tmp_path):
+    (tmp_path / "other.csv").write_text("x,label\n1,0\n2,1\n")
     base = Case("digits", 5, 0, "fedres")
-    other = {"data": "digits", "local": "all", "eta": 0.25}.get(field, 7)
-    changed = Case(**(vars(base) | {field: other}))
-    assert (changed.key() == base.key()) == (changed == base)
+    others = {
+        "data": str(tmp_path / "other.csv"), "clients": 7, "seed": 7, "method": "fedres-erm",
+        "delay": 7, "alignment": "aligned", "step": "sgd", "eta": 0.25, "rounds": 7,
+        "residual_bits": 16, "local": "all", "local_eta": 0.25, "batch": 7, "ridge": 0.5,
+    }  # fmt: skip
+    assert set(others) == set(vars(base))
+    keys = {replace(base, **{name: value}).key() for name, value in others.items()}
+    assert len(keys | {base.key()}) == len(others) + 1
+    assert replace(base).key() == base.key()
 
 
 def test_mistakes():

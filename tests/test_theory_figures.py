@@ -8,6 +8,7 @@ from fedres.report.theory_figures import appendix_c_figures, regret_figure
 from fedres.simulation.run_store import RunStore
 
 
+@pytest.mark.usefixtures("users_style")
 def test_appendix_c():
     table = appendix_c(rollouts=6, cores=2)
     assert len(table) == 6 * len(METHODS) * len(marks())
@@ -22,6 +23,7 @@ def test_appendix_c():
     assert len(path[2].axes) == 3
 
 
+@pytest.mark.usefixtures("users_style")
 def test_regret_falls_with_rounds_and_delay_matters_less_and_less():
     points = [
         Point("delay", rounds, delay=tau) for rounds in (250, 1000, 4000) for tau in (0, 10, 50)

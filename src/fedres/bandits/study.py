@@ -14,7 +14,7 @@ from fedres.bandits.policies import Policy
 from fedres.bandits.simulator import BanditRun, simulate_bandit
 from fedres.core.steps import Adaptive
 from fedres.core.types import F64, I64
-from fedres.simulation.intervals import Interval, interval
+from fedres.simulation.intervals import Interval, interval, or_none
 from fedres.simulation.parallel import run_all, working
 
 CLIENTS = (5, 10, 20, 50, 100)
@@ -118,7 +118,7 @@ class Study:
         for method in ("independent", "central"):
             gain = self.gain_over(policy, method)
             relation = gain.in_words("earns more than", "earns less than")
-            parts.append(f"{relation} {method} ({gain.mean:+.3f} ± {gain.half:.3f} a decision)")
+            parts.append(f"{relation} {method} ({gain:+.3f} a decision)")
         return (
             f"On {self.data}, FedRes {' and '.join(parts)}, all with {policy}, the policy that "
             "earns FedRes most."
@@ -144,13 +144,13 @@ class Study:
                     "parameters": repr(self.policies[policy]),
                     "method": method,
                     "reward": float(outcome.reward.mean()),
-                    "reward_interval": _or_none(interval(outcome.reward).half),
+                    "reward_interval": or_none(interval(outcome.reward).half),
                     "reward_per_seed": outcome.reward.tolist(),
                     "reward_curve": outcome.rewards.mean(axis=0).tolist(),
                     "regret": float(outcome.regret.mean()),
-                    "regret_interval": _or_none(interval(outcome.regret).half),
+                    "regret_interval": or_none(interval(outcome.regret).half),
                     "regret_curve": outcome.regrets.mean(axis=0).tolist(),
-                    "regret_exponent": _or_none(self.exponent(policy, method).mean),
+                    "regret_exponent": or_none(self.exponent(policy, method).mean),
                     "regret_by_clients": outcome.by_clients.mean(axis=0).tolist(),
                     "regret_by_delay": outcome.by_delay.mean(axis=0).tolist(),
                     **outcome.steps._asdict(),
@@ -327,7 +327,3 @@ def _curves(run: BanditRun, checkpoints: I64) -> Curves:
         return np.asarray(np.cumsum(values)[checkpoints - 1] / checkpoints)
 
     return Curves(so_far(run.reward_by_round), so_far(run.regret_by_round))
-
-
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)

@@ -8,6 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from fedres.bandits.policies import Policy
+    from fedres.simulation.intervals import Interval
 
 
 def bandit(
@@ -119,14 +120,14 @@ def _evaluate(log: Path, policies: "dict[str, Policy]", json: bool) -> None:
                 "log": str(log),
                 "events": first.events,
                 "left_out": first.left_out,
-                "logged": first.logged._asdict(),
+                "logged": _plain(first.logged),
                 "results": [
                     {
                         "policy": name,
                         "method": method,
-                        "ips": result.ips._asdict(),
-                        "snips": result.snips._asdict(),
-                        "dr": result.dr._asdict(),
+                        "ips": _plain(result.ips),
+                        "snips": _plain(result.snips),
+                        "dr": _plain(result.dr),
                         "effective": result.effective,
                     }
                     for (name, method), result in found.items()
@@ -135,6 +136,12 @@ def _evaluate(log: Path, policies: "dict[str, Policy]", json: bool) -> None:
             indent=2,
         )
     )
+
+
+def _plain(value: "Interval") -> dict[str, float | None]:
+    from fedres.simulation.intervals import or_none
+
+    return {"mean": value.mean, "half": or_none(value.half)}
 
 
 def _write_log(data: str, clients: int, rounds: int, differ: bool, path: Path) -> None:

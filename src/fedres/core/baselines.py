@@ -4,12 +4,13 @@
     Central       w^g <- Pi_D{ w^g - eta sum_i grad l(y, f(x^g; w^g)) }  on the global features
 
 Independent never sends anything. In Central the clients only predict with the model they were
-sent, and send every sample up; its server is that of `fedres.core.sgd`.
+sent, and send every sample up: they are those of `fedres.core.sgd` without local features, and its
+server is the same.
 """
 
 import numpy as np
 
-from fedres.core.sgd import Client, Rule
+from fedres.core.sgd import Rule
 from fedres.core.types import F32, Matrix
 
 
@@ -55,10 +56,3 @@ class Independent:
         samples = sum(len(y) for _, y in self._batch)
         self.model.descend(np.sum(gradients, axis=0) / np.float32(samples), self.weight)
         self._batch = []
-
-
-class CentralClient(Client):
-    """A client without a local model."""
-
-    def __init__(self, rule: Rule, width: int, client: int = 0, weight: float = 1.0) -> None:
-        super().__init__(rule, width_global=width, width_local=0, client=client, weight=weight)

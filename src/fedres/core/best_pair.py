@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg, sparse
+import scipy
 
 from fedres.core.losses import LOGISTIC, SQUARED, Loss
 from fedres.core.types import F32, F64, Matrix
+from fedres.core.views import is_sparse
 
 GAP = 1e-10  # of the loss at zero: how far from the optimum a solution within a ball may be
 ENOUGH = 1e-12  # of the loss at zero: the gain that ends Newton's method
@@ -266,7 +267,7 @@ def _solve(matrix: F64, right: F64, ridge: float, units: F64) -> F64:
     if ridge > SAFE * (units @ units):
         # The constants of clients leave nothing to the global one: what steadies it moves nothing.
         steady = matrix + np.diag(1e-9 * units**2)
-        return np.asarray(linalg.cho_solve(linalg.cho_factor(steady), right))
+        return np.asarray(scipy.linalg.cho_solve(scipy.linalg.cho_factor(steady), right))
     values, vectors = np.linalg.eigh(matrix / np.outer(units, units))
     kept = values > RANK * max(1.0, values[-1])
     vectors = vectors[:, kept]
@@ -274,7 +275,7 @@ def _solve(matrix: F64, right: F64, ridge: float, units: F64) -> F64:
 
 
 def _dense(x: Matrix) -> F64:
-    rows = x.toarray() if sparse.issparse(x) else np.asarray(x)
+    rows = x.toarray() if is_sparse(x) else np.asarray(x)
     return np.asarray(rows, np.float64)
 
 

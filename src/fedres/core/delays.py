@@ -51,7 +51,8 @@ class Delay:
     def __post_init__(self) -> None:
         for name, lag in (("up", self.up), ("down", self.down)):
             if not isinstance(lag, Uniform):
-                _check(name, lag)
+                # Whatever it was given as, a delay can be compared, and be part of a key.
+                object.__setattr__(self, name, _checked(name, lag))
 
     @property
     def round_trip(self) -> int:
@@ -66,18 +67,18 @@ class Delay:
         return isinstance(self.up, Uniform) or isinstance(self.down, Uniform)
 
 
-def as_delay(delay: int | Delay) -> Delay:
-    """A round trip given as a number is split evenly, the odd round upwards.
+def as_delay(delay: int | Sequence[int] | NDArray[np.integer] | Delay) -> Delay:
+    """A round trip given as a number, or one a client, is split evenly, the odd round upwards.
 
     Examples
     --------
-    >>> as_delay(5)
-    Delay(up=3, down=2)
+    >>> as_delay(5), as_delay([0, 3])
+    (Delay(up=3, down=2), Delay(up=(0, 2), down=(0, 1)))
     """
     if isinstance(delay, Delay):
         return delay
-    _check("delay", delay)
-    return Delay(up=(delay + 1) // 2, down=delay // 2)
+    lags = np.asarray(_checked("delay", delay))
+    return Delay(up=(lags + 1) // 2, down=lags // 2)
 
 
 def per_client(lag: Lag, clients: int, batch: int = 1) -> I32:
@@ -108,9 +109,10 @@ def _longest(lag: Lag) -> int:
     return lag.high if isinstance(lag, Uniform) else int(np.max(lag))
 
 
-def _check(name: str, lag: int | Sequence[int] | NDArray[np.integer]) -> None:
+def _checked(name: str, lag: int | Sequence[int] | NDArray[np.integer]) -> int | tuple[int, ...]:
     lags = np.asarray(lag)
     if lags.ndim > 1 or lags.size == 0 or not np.issubdtype(lags.dtype, np.integer):
         raise ValueError(f"{name} must be a whole number of rounds, or one a client, not {lag!r}")
     if lags.min() < 0:
         raise ValueError(f"{name} must not be negative, and is {lags.min()}: use 0 for no delay")
+    return tuple(lags.tolist()) if lags.ndim else int(lags)

@@ -12,7 +12,7 @@ not determine w, the argmin is the one of minimum norm; without samples, a model
 from typing import Protocol
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from fedres.core.losses import Loss
 from fedres.core.messages import GlobalModel, ModelUpload
@@ -70,7 +70,7 @@ class Samples:
         x = [own for own, *_ in self.rows]
         return minimise_in_ball(
             self.rule.loss,
-            np.vstack(x) if isinstance(x[0], np.ndarray) else sparse.vstack(x, format="csr"),
+            np.vstack(x) if isinstance(x[0], np.ndarray) else scipy.sparse.vstack(x, format="csr"),
             np.concatenate([y for _, _, y, _, _ in self.rows]),
             np.concatenate([other @ others[key] for _, other, _, _, key in self.rows]),
             np.concatenate([np.full(len(y), weight) for _, _, y, weight, _ in self.rows]),

@@ -4,17 +4,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy  # loads its parts when they are first used
 
 from fedres.core.primitives import View
 from fedres.core.types import F32, I64, Matrix
 
 
+def is_sparse(x: Any) -> bool:
+    """Whether it is a sparse matrix; scipy.sparse, slow to load, need not be there to tell."""
+    return hasattr(x, "tocsr")
+
+
 def block_view(blocks: Sequence[Matrix]) -> View:
     """A view of one matrix a client; one CSR block makes all of them CSR."""
     width = np.array([block.shape[1] for block in blocks], np.int64)
-    if any(sparse.issparse(block) for block in blocks):
-        csr = [sparse.csr_array(block) for block in blocks]
+    if any(is_sparse(block) for block in blocks):
+        csr = [scipy.sparse.csr_array(block) for block in blocks]
         return View(
             np.concatenate([block.data for block in csr]),
             np.concatenate([block.indices for block in csr]).astype(np.int32),
@@ -52,7 +57,7 @@ def client_rows(view: View, row_start: I64, i: int) -> Matrix:
     if view.sparse:
         indptr = view.indptr[row_start[i] : row_start[i + 1] + 1]
         part = slice(indptr[0], indptr[-1])
-        return sparse.csr_array(
+        return scipy.sparse.csr_array(
             (view.values[part], view.indices[part], indptr - indptr[0]), shape=(rows, width)
         )
     first = view.start[i] + row_start[i] * width
@@ -66,7 +71,7 @@ def whole(view: View) -> Matrix | None:
         return None
     if view.sparse:
         shape = (len(view.indptr) - 1, width)
-        return sparse.csr_array((view.values, view.indices, view.indptr), shape=shape)
+        return scipy.sparse.csr_array((view.values, view.indices, view.indptr), shape=shape)
     return view.values.reshape(-1, width) if width else None
 
 
@@ -88,7 +93,7 @@ def beside(a: Matrix, b: Matrix, columns: I64 | None = None) -> Matrix:
     b = b if columns is None else b[:, columns]
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return np.hstack([a, b])
-    return sparse.csr_array(sparse.hstack([a, b], format="csr"))
+    return scipy.sparse.csr_array(scipy.sparse.hstack([a, b], format="csr"))
 
 
 def no_view(clients: int, rows: int) -> View:
@@ -100,8 +105,8 @@ def as_matrix(x: Any, name: str, rows: int) -> Matrix:
     """A float32 matrix of finite numbers with that many rows; None for width zero."""
     if x is None:
         return np.empty((rows, 0), np.float32)
-    if sparse.issparse(x):
-        matrix = sparse.csr_array(x, dtype=np.float32)
+    if is_sparse(x):
+        matrix = scipy.sparse.csr_array(x, dtype=np.float32)
         values = matrix.data
     else:
         try:

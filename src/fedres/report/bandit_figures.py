@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,15 +11,15 @@ from fedres.bandits.environments import METHODS, Method
 from fedres.bandits.study import Outcome, Study
 from fedres.core.types import F64
 from fedres.report.names import COLOURS, NAMES
-from fedres.report.plots import STYLE
+from fedres.report.plots import styled
 from fedres.simulation.intervals import band, interval
 
 MARKERS = {"independent": "s", "central": "^", "fedres": "o"}
 
 
+@styled
 def bandit_figures(result: Study) -> dict[str, Figure]:
     """All figures, by name."""
-    mpl.rcParams.update(STYLE)
     return {
         "final": _final(result),
         "reward": _reward(result),
@@ -69,7 +68,7 @@ def _regret(result: Study) -> Figure:
     for axes, policy in zip(row, result.policies, strict=True):
         for method in METHODS:
             fit = result.exponent(policy, method) if result.realizable else None
-            label = f"T^({fit.mean:.2f} ± {fit.half:.2f})" if fit else None
+            label = f"T^({fit:.2f})" if fit and not np.isnan(fit.mean) else None
             regrets = result.outcomes[policy, method].regrets
             _band(axes, result.checkpoints, regrets, method, label)
         axes.set_xscale("log")

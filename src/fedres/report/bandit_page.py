@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from markupsafe import Markup
 from rich import box
 from rich.console import Console
@@ -47,8 +48,9 @@ def print_study(result: Study) -> None:
     console.print(result.verdict(), highlight=False)
     if result.realizable:
         fit = result.exponent(result.best_policy(), "fedres")
-        fall = f"Its average regret falls as T^({fit.mean:.2f} ± {fit.half:.2f}) at the end."
-        console.print(fall, highlight=False)
+        if not np.isnan(fit.mean):
+            fall = f"Its average regret falls as T^({fit:.2f}) at the end."
+            console.print(fall, highlight=False)
     console.print(
         "Averages of all decisions, with 95% intervals over seeds; gains of FedRes are paired by "
         "seed. Regret is against the best pair of models.",
@@ -93,12 +95,12 @@ def _rows(result: Study) -> list[list[str]]:
             policy,
             NAMES[method],
             str(interval(outcome.reward)),
-            "" if method == "fedres" else f"{gain.mean:+.3f} ± {gain.half:.3f}",
+            "" if method == "fedres" else f"{gain:+.3f}",
             str(interval(outcome.regret)),
         ]
         if result.realizable:
             fit = result.exponent(policy, method)
-            row.append(f"{fit.mean:.2f} ± {fit.half:.2f}")
+            row.append("" if np.isnan(fit.mean) else f"{fit:.2f}")
         rows.append(row)
     return rows
 

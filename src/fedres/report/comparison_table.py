@@ -2,10 +2,11 @@
 
 from rich import box
 from rich.console import Console
+from rich.filesize import decimal
 from rich.table import Table
 
 from fedres.paper.reproduce import Reproduction
-from fedres.report.names import NAMES, size
+from fedres.report.names import NAMES
 from fedres.simulation.comparison import Comparison
 from fedres.simulation.intervals import interval
 
@@ -26,8 +27,8 @@ def print_comparison(result: Comparison) -> None:
             NAMES[method],
             str(interval(outcome.accuracy)),
             str(interval(outcome.loss)),
-            size(outcome.bytes_up),
-            size(outcome.bytes_down),
+            decimal(outcome.bytes_up),
+            decimal(outcome.bytes_down),
             f"{outcome.seconds:.3f}",
         )
     console = Console()

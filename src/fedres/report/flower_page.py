@@ -9,10 +9,10 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from rich.filesize import decimal
 
-from fedres.report.names import size
 from fedres.report.page import render
-from fedres.report.plots import STYLE, to_svg
+from fedres.report.plots import one_panel, styled, to_svg
 
 Facts = Mapping[str, Any]
 Line = Mapping[str, Any]
@@ -43,8 +43,8 @@ def write_run(facts: Facts, lines: Sequence[Line], settings: Facts, path: Path) 
             "repeated": member["repeated"],
             "held_back": member["held_back"],
             "refused": sum(member["refused"].values()),
-            "up": size(member["bytes_up"]),
-            "down": size(member["bytes_down"]),
+            "up": decimal(member["bytes_up"]),
+            "down": decimal(member["bytes_down"]),
             "state": "ignored" if member["ignored"] else "no more rows" if member["done"] else "",
         }
         for name, member in members.items()
@@ -64,8 +64,8 @@ def write_run(facts: Facts, lines: Sequence[Line], settings: Facts, path: Path) 
         "flower.html",
         facts=facts,
         rows=sum(line["rows"] for line in lines),
-        up=size(sum(member["bytes_up"] for member in members.values())),
-        down=size(sum(member["bytes_down"] for member in members.values())),
+        up=decimal(sum(member["bytes_up"] for member in members.values())),
+        down=decimal(sum(member["bytes_down"] for member in members.values())),
         clients=clients,
         refused=refused,
         settings=settings,
@@ -74,9 +74,10 @@ def write_run(facts: Facts, lines: Sequence[Line], settings: Facts, path: Path) 
     path.write_text(page, encoding="utf-8")
 
 
+@styled
 def loss_plot(lines: Sequence[Line], clients: Sequence[str]) -> Figure:
     """Progressive loss of every upload over time."""
-    figure, axes = _axes()
+    figure, axes = one_panel()
     for name, colour in zip(clients, _colours(len(clients)), strict=True):
         own = [line for line in lines if line["client"] == name]
         at = [line["seconds"] for line in own]
@@ -88,9 +89,10 @@ def loss_plot(lines: Sequence[Line], clients: Sequence[str]) -> Figure:
     return figure
 
 
+@styled
 def delay_plot(lines: Sequence[Line], clients: Sequence[str]) -> Figure:
     """How many rounds went by from a model to the upload that was made with it."""
-    figure, axes = _axes()
+    figure, axes = one_panel()
     lags = [[line["lag"] for line in lines if line["client"] == name] for name in clients]
     longest = max((max(own, default=0) for own in lags), default=0)
     bins = np.arange(0, np.ceil(longest) + 1.5, 0.5).tolist()
@@ -102,9 +104,10 @@ def delay_plot(lines: Sequence[Line], clients: Sequence[str]) -> Figure:
     return figure
 
 
+@styled
 def bytes_plot(members: Mapping[str, Facts]) -> Figure:
     """What every client sent and was sent."""
-    figure, axes = _axes()
+    figure, axes = one_panel()
     at = np.arange(len(members))
     for offset, side, alpha in ((-0.2, "up", 0.9), (0.2, "down", 0.5)):
         sent = [member[f"bytes_{side}"] / 1e6 for member in members.values()]
@@ -116,9 +119,10 @@ def bytes_plot(members: Mapping[str, Facts]) -> Figure:
     return figure
 
 
+@styled
 def arrivals_plot(lines: Sequence[Line], clients: Sequence[str]) -> Figure:
     """When each client's uploads came."""
-    figure, axes = _axes()
+    figure, axes = one_panel()
     for k, (name, colour) in enumerate(zip(clients, _colours(len(clients)), strict=True)):
         at = [line["seconds"] for line in lines if line["client"] == name]
         axes.plot(at, [k] * len(at), "|", ms=14, color=colour)
@@ -141,9 +145,3 @@ def _few_names(axes: Axes, clients: Sequence[str]) -> None:
 
 def _colours(count: int) -> list[Any]:
     return [mpl.colormaps["viridis"](k) for k in np.linspace(0.0, 0.85, max(1, count))][:count]
-
-
-def _axes() -> tuple[Figure, Axes]:
-    mpl.rcParams.update(STYLE)
-    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
-    return figure, figure.subplots()

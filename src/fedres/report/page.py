@@ -8,8 +8,9 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
+from rich.filesize import decimal
 
-from fedres.report.names import NAMES, size
+from fedres.report.names import NAMES
 from fedres.report.plots import accuracy_plot, bytes_plot, clients_plot, loss_plot, to_svg
 from fedres.simulation.comparison import Comparison
 from fedres.simulation.intervals import interval
@@ -22,8 +23,8 @@ def write_comparison(result: Comparison, path: Path) -> None:
             "method": NAMES[method],
             "accuracy": interval(outcome.accuracy),
             "loss": interval(outcome.loss),
-            "up": size(outcome.bytes_up),
-            "down": size(outcome.bytes_down),
+            "up": decimal(outcome.bytes_up),
+            "down": decimal(outcome.bytes_down),
             "seconds": f"{outcome.seconds:.3f}",
         }
         for method, outcome in result.outcomes.items()

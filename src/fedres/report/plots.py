@@ -23,11 +23,13 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "svg.hashsalt": "fedres",
 }
+styled = mpl.rc_context(STYLE)  # for functions that draw or save: the user's own style stays
 
 
+@styled
 def accuracy_plot(result: Comparison) -> Figure:
     """Test accuracy of each method: mean, interval, and every seed."""
-    figure, axes = _axes()
+    figure, axes = one_panel()
     for at, (method, outcome) in enumerate(result.outcomes.items()):
         mean, half = interval(outcome.accuracy)
         spread = np.linspace(-0.14, 0.14, len(outcome.accuracy))
@@ -41,9 +43,10 @@ def accuracy_plot(result: Comparison) -> Figure:
     return figure
 
 
+@styled
 def loss_plot(result: Comparison) -> Figure:
     """Average progressive loss over rounds."""
-    figure, axes = _axes()
+    figure, axes = one_panel()
     for method, outcome in result.outcomes.items():
         mean, half = band(outcome.curves)
         rounds = np.arange(1, len(mean) + 1)
@@ -57,9 +60,10 @@ def loss_plot(result: Comparison) -> Figure:
     return figure
 
 
+@styled
 def clients_plot(result: Comparison) -> Figure:
     """For how many clients FedRes pays, and by how much."""
-    figure, axes = _axes()
+    figure, axes = one_panel()
     fedres = result.outcomes["fedres"].accuracy_per_client
     alone = result.outcomes["independent"].accuracy_per_client
     gains = 100 * (fedres - alone).ravel()
@@ -73,9 +77,10 @@ def clients_plot(result: Comparison) -> Figure:
     return figure
 
 
+@styled
 def bytes_plot(result: Comparison) -> Figure:
     """What each method sends."""
-    figure, axes = _axes()
+    figure, axes = one_panel()
     at = np.arange(len(result.outcomes))
     for offset, label, side in ((-0.2, "up", "bytes_up"), (0.2, "down", "bytes_down")):
         sent = [getattr(outcome, side) / 1e6 for outcome in result.outcomes.values()]
@@ -90,6 +95,7 @@ def bytes_plot(result: Comparison) -> Figure:
     return figure
 
 
+@styled
 def to_svg(figure: Figure) -> str:
     """The figure as an SVG element."""
     buffer = io.StringIO()
@@ -98,7 +104,7 @@ def to_svg(figure: Figure) -> str:
     return text[text.index("<svg") :]
 
 
-def _axes() -> tuple[Figure, Axes]:
-    mpl.rcParams.update(STYLE)
+def one_panel() -> tuple[Figure, Axes]:
+    """An empty figure."""
     figure = Figure(figsize=(6.4, 3.8), layout="constrained")
     return figure, figure.subplots()

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -12,7 +11,7 @@ from matplotlib.lines import Line2D
 from fedres.paper.protocol import FIGURES, SCHEMES
 from fedres.paper.reproduce import Reproduction
 from fedres.report.names import COLOURS
-from fedres.report.plots import STYLE
+from fedres.report.plots import styled
 from fedres.report.theory_figures import appendix_c_figures, regret_figure
 from fedres.simulation.intervals import interval
 
@@ -29,9 +28,16 @@ LINES: dict[str, dict[str, Any]] = {
 }
 
 
-def draw(result: Reproduction) -> Iterator[tuple[str, str, Figure, "pd.DataFrame"]]:
+Drawn = tuple[str, str, Figure, "pd.DataFrame"]
+
+
+@styled
+def draw(result: Reproduction) -> list[Drawn]:
     """Name, title, figure and numbers of everything that was run."""
-    mpl.rcParams.update(STYLE)
+    return list(_draw(result))
+
+
+def _draw(result: Reproduction) -> Iterator[Drawn]:
     for name in result.figures:
         title = FIGURES[name]
         if name == "appendix-c":

@@ -11,11 +11,12 @@ from fedres.paper.protocol import CLIENTS, EVERYWHERE, SCHEMES, VW_DEFAULT_ETA
 from fedres.paper.reproduce import Reproduction
 from fedres.paper.tuning import TUNING_SEEDS
 from fedres.report.page import render
-from fedres.report.plots import to_svg
+from fedres.report.plots import styled, to_svg
 from fedres.report.reproduction_figures import draw
 from fedres.simulation.intervals import Interval, interval
 
 
+@styled
 def write_reproduction(result: Reproduction, folder: Path) -> Path:
     """Write everything into a folder and return the page's path."""
     pictures = folder / "figures"

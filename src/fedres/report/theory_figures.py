@@ -1,6 +1,5 @@
 """Figures of appendix C and of measured regret."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +8,7 @@ from matplotlib.figure import Figure
 
 from fedres.paper.regret_study import amortised, slope
 from fedres.report.names import COLOURS
+from fedres.report.plots import styled
 from fedres.simulation.intervals import interval
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ NAMES = {
 SHADES = ("#2563eb", "#0d9488", "#9333ea")
 
 
-def appendix_c_figures(table: "pd.DataFrame") -> Iterator[tuple[str, str, Figure, "pd.DataFrame"]]:
+@styled
+def appendix_c_figures(table: "pd.DataFrame") -> list[tuple[str, str, Figure, "pd.DataFrame"]]:
     """Figure 6, the average loss, and Figure 7, the path of the global model."""
     rollouts = table.seed.nunique()
     quantiles = table.groupby(["method", "round"])[["loss", "first", "second"]].quantile(
@@ -31,6 +32,7 @@ def appendix_c_figures(table: "pd.DataFrame") -> Iterator[tuple[str, str, Figure
     numbers = quantiles.rename_axis(index=["method", "round", "quantile"]).reset_index()
     wide = numbers.pivot(index=["method", "round"], columns="quantile")
 
+    figures = []
     title = "Figure 6: average loss of the three algorithms of appendix C"
     figure = Figure(figsize=(7.5, 4.4), layout="constrained")
     axes = figure.subplots()
@@ -40,7 +42,7 @@ def appendix_c_figures(table: "pd.DataFrame") -> Iterator[tuple[str, str, Figure
     axes.set_ylabel("average squared loss so far")
     axes.set_title(f"{title}\n(median and 10% to 90% of {rollouts} rollouts)")
     axes.legend()
-    yield "appendix-c-loss", title, figure, numbers
+    figures.append(("appendix-c-loss", title, figure, numbers))
 
     title = "Figure 7: the path of the global model, which should go from (1, 0) to (0, 1)"
     figure = Figure(figsize=(11, 3.9), layout="constrained")
@@ -54,7 +56,8 @@ def appendix_c_figures(table: "pd.DataFrame") -> Iterator[tuple[str, str, Figure
     figure.axes[0].set_ylabel("weight")
     figure.axes[0].legend(loc="lower right")
     figure.suptitle(f"{title} (median and 10% to 90% of {rollouts} rollouts)", fontweight="bold")
-    yield "appendix-c-path", title, figure, numbers
+    figures.append(("appendix-c-path", title, figure, numbers))
+    return figures
 
 
 def _curve(axes: Axes, part: Any, label: str, colour: str) -> None:
@@ -64,6 +67,7 @@ def _curve(axes: Axes, part: Any, label: str, colour: str) -> None:
     axes.set_xlabel("round")
 
 
+@styled
 def regret_figure(table: "pd.DataFrame") -> tuple[Figure, "pd.DataFrame"]:
     """Regret against T and P, and what delays and batches cost as T grows."""
     keys = ["axis", "rounds", "clients", "delay", "batch", "eta"]
@@ -78,7 +82,7 @@ def regret_figure(table: "pd.DataFrame") -> tuple[Figure, "pd.DataFrame"]:
     delays = table[table.axis == "delay"]
     for colour, (tau, part) in zip(SHADES, delays.groupby("delay"), strict=True):
         fit = slope(part, "rounds")
-        label = f"delay {tau}: slope {fit.mean:.3f} ± {fit.half:.3f}"
+        label = f"delay {tau}: slope {fit:.3f}"
         _band(by_rounds, numbers[(numbers.axis == "delay") & (numbers.delay == tau)], "rounds",
               label, colour)  # fmt: skip
     base = numbers[(numbers.axis == "delay") & (numbers.delay == 0)]

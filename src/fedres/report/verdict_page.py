@@ -4,15 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from markupsafe import Markup
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedres.report.names import COLOURS
 from fedres.report.page import render
-from fedres.report.plots import STYLE, to_svg
+from fedres.report.plots import one_panel, styled, to_svg
 from fedres.report.verdict_table import LABELS, NOTE, heads, protocol, rows
 from fedres.tables.verdict import METHODS, Group, Method, Verdict
 from fedres.tables.verdict_words import WORDS, shown
@@ -43,9 +41,10 @@ def write_verdict(verdict: Verdict, path: Path, data: str, model: Mapping[str, A
     path.write_text(page, encoding="utf-8")
 
 
+@styled
 def errors_plot(verdict: Verdict) -> Figure:
     """The error of each method, with intervals."""
-    figure, axes = _axes()
+    figure, axes = one_panel()
     error = verdict.metrics[0]
     for at, method in enumerate(METHODS):
         score = verdict.score(method, error)
@@ -59,9 +58,10 @@ def errors_plot(verdict: Verdict) -> Figure:
     return figure
 
 
+@styled
 def rows_plot(verdict: Verdict) -> Figure:
     """What FedRes gains, for clients of few training rows up to many."""
-    figure, axes = _axes()
+    figure, axes = one_panel()
     for method in AGAINST:
         groups = verdict.by_training_rows(method)
         at = np.arange(len(groups))
@@ -77,9 +77,10 @@ def rows_plot(verdict: Verdict) -> Figure:
     return figure
 
 
+@styled
 def clients_plot(verdict: Verdict, method: Method) -> Figure:
     """A histogram of what clients gain."""
-    figure, axes = _axes()
+    figure, axes = one_panel()
     gains, counts = verdict.gains_of_clients(method), verdict.counts(method)
     # A few clients with a row or two would stretch the axis.
     edge = float(np.quantile(np.abs(gains), 0.99)) or 1.0
@@ -101,9 +102,3 @@ def _against(method: Method) -> str:
 def _group_label(group: Group) -> str:
     span = f"{group.low}" if group.high == group.low + 1 else f"{group.low}+"
     return f"{span}\n({group.clients:,})"
-
-
-def _axes() -> tuple[Figure, Axes]:
-    mpl.rcParams.update(STYLE)
-    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
-    return figure, figure.subplots()

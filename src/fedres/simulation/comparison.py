@@ -10,7 +10,7 @@ from fedres.core.sgd import Alignment
 from fedres.core.types import F64
 from fedres.simulation.dataset import Dataset, load
 from fedres.simulation.engine import simulate
-from fedres.simulation.intervals import Interval, interval
+from fedres.simulation.intervals import Interval, interval, or_none
 from fedres.simulation.parallel import run_all, working
 from fedres.simulation.run import Run
 from fedres.simulation.settings import SGD_METHODS, Method
@@ -52,8 +52,7 @@ class Comparison:
         for method in ("independent", "central"):
             gain = self.gain_over(method)
             relation = gain.in_words("beats", "loses to")
-            points = f"{100 * gain.mean:+.1f} ± {100 * gain.half:.1f} points"
-            parts.append(f"{relation} {method} ({points})")
+            parts.append(f"{relation} {method} ({gain.times(100):+.1f} points)")
         return f"On {self.data}, FedRes {' and '.join(parts)}."
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,10 +68,10 @@ class Comparison:
             "methods": {
                 method: {
                     "accuracy": float(outcome.accuracy.mean()),
-                    "accuracy_interval": _or_none(interval(outcome.accuracy).half),
+                    "accuracy_interval": or_none(interval(outcome.accuracy).half),
                     "accuracy_per_seed": outcome.accuracy.tolist(),
                     "loss": float(outcome.loss.mean()),
-                    "loss_interval": _or_none(interval(outcome.loss).half),
+                    "loss_interval": or_none(interval(outcome.loss).half),
                     "bytes_up": outcome.bytes_up,
                     "bytes_down": outcome.bytes_down,
                     "seconds": outcome.seconds,
@@ -153,7 +152,3 @@ def _outcome(runs: list[Run]) -> Outcome:
         np.array([np.cumsum(run.loss_by_round) / steps for run in runs]),
         np.array([run.accuracy_per_client for run in runs]),
     )
-
-
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from fedres.core.files import whole_file
 from fedres.core.types import F32, F64, I64
@@ -23,6 +23,7 @@ from fedres.simulation.known_sets import Known, Source
 
 if TYPE_CHECKING:
     import pandas as pd
+    from scipy import sparse
 
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 TABLES = (".csv", ".parquet")
@@ -161,7 +162,7 @@ def _parse_svmlight(path: Path, stream: IO[bytes], _kind: str) -> tuple[F32, I64
 
 def read_svmlight(
     path: Path, stream: IO[bytes], zero_based: bool | str
-) -> tuple[sparse.csr_array, F64, I64]:
+) -> "tuple[sparse.csr_array, F64, I64]":
     """Features, targets and, where given, ``qid:`` of svmlight text."""
     from sklearn.datasets import load_svmlight_file
 
@@ -176,7 +177,7 @@ def read_svmlight(
     if not np.isfinite(x.data).all():
         row = np.searchsorted(x.indptr, np.flatnonzero(~np.isfinite(x.data))[0], side="right")
         raise damaged(path, f"row {row} has a feature that is not finite")
-    return sparse.csr_array(x), y, qid
+    return scipy.sparse.csr_array(x), y, qid
 
 
 def _parse_table(path: Path, stream: IO[bytes], kind: str) -> tuple[F32, I64]:

@@ -16,10 +16,10 @@ from fedres.core.schedule import never, plan
 from fedres.core.sgd import Alignment, Linear, Many, One, new_flight, new_models
 from fedres.core.steps import Adaptive, Step
 from fedres.core.types import F32, F64, I32, I64
-from fedres.core.views import View, no_view
+from fedres.core.views import View
 from fedres.simulation import scoring
 from fedres.simulation.dealing import Deck
-from fedres.simulation.federation import Federation, Rows
+from fedres.simulation.federation import Federation, Rows, sides
 from fedres.simulation.run import LocalWeights, Run
 from fedres.simulation.settings import SGD_METHODS, ClientWeight, Initial, Method, Settings
 from fedres.simulation.sparse_columns import known_columns, own_columns
@@ -129,19 +129,6 @@ def simulate(
     from fedres.simulation.reference import simulate_reference
 
     return simulate_reference(federation, settings)
-
-
-def sides(federation: Federation, rows: Rows, method: Method) -> tuple[View, View]:
-    """The views that the server and the clients learn on under a method."""
-    clients, n = len(federation.clients), len(rows.y)
-    if method == "central":
-        return rows.x_global, no_view(clients, n)
-    if method == "independent":
-        train, test = federation.all_features
-        joined = train if rows is federation.train else test
-        assert joined is not None
-        return no_view(clients, n), joined
-    return rows.x_global, rows.x_local
 
 
 def _simulate(federation: Federation, settings: Settings, compiled: bool) -> Run:

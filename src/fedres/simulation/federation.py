@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedres.core.types import F32, I64, Matrix
-from fedres.core.views import View, as_blocks, as_matrix, bad_value, matrix_view, side_by_side
+from fedres.core.views import (
+    View,
+    as_blocks,
+    as_matrix,
+    bad_value,
+    matrix_view,
+    no_view,
+    side_by_side,
+)
 
 
 @dataclass(frozen=True)
@@ -172,3 +180,16 @@ def _check_widths(train: Rows, test: Rows) -> None:
                 f"{name} has {learned.width.max()} features in the training rows and "
                 f"{tested.width.max()} in the test rows: they must be the same"
             )
+
+
+def sides(federation: Federation, rows: Rows, method: str) -> tuple[View, View]:
+    """The views that the server and the clients learn on under a method."""
+    clients, n = len(federation.clients), len(rows.y)
+    if method == "central":
+        return rows.x_global, no_view(clients, n)
+    if method == "independent":
+        train, test = federation.all_features
+        joined = train if rows is federation.train else test
+        assert joined is not None
+        return no_view(clients, n), joined
+    return rows.x_global, rows.x_local

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
 
 
 class Interval(NamedTuple):
@@ -14,7 +14,23 @@ class Interval(NamedTuple):
     half: float
 
     def __str__(self) -> str:
-        return f"{self.mean:.3f} ± {self.half:.3f}"
+        return format(self)
+
+    def __format__(self, spec: str) -> str:
+        """Both numbers in that format, the mean alone where there is no interval.
+
+        Examples
+        --------
+        >>> f"{Interval(0.5, 0.25)}, {Interval(0.5, 0.25):+.2f}, {Interval(0.5, np.nan):+.2f}"
+        '0.500 ± 0.250, +0.50 ± 0.25, +0.50'
+        """
+        spec = spec or ".3f"
+        mean = format(self.mean, spec)
+        return mean if np.isnan(self.half) else f"{mean} ± {format(self.half, spec.lstrip('+'))}"
+
+    def times(self, factor: float) -> "Interval":
+        """In another unit, such as points of a hundred."""
+        return Interval(factor * self.mean, factor * self.half)
 
     def in_words(self, more: str, less: str) -> str:
         """Of a difference: which of the two words it bears out, if any.
@@ -49,5 +65,10 @@ def band(curves: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     n = len(values)
     if n == 1:
         return values[0], np.full(values.shape[1], np.nan)
-    half = stdtrit(n - 1, 0.975) * values.std(axis=0, ddof=1) / np.sqrt(n)
+    half = scipy.special.stdtrit(n - 1, 0.975) * values.std(axis=0, ddof=1) / np.sqrt(n)
     return values.mean(axis=0), half
+
+
+def or_none(value: float) -> float | None:
+    """A number for JSON, which has no NaN."""
+    return None if np.isnan(value) else float(value)

@@ -1,11 +1,8 @@
 """Many runs at once on the cores of this machine."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
-
-from joblib import Parallel, delayed
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -30,6 +27,8 @@ def run_all(
     >>> run_all([lambda: 1, lambda: 2], cores=2)
     [1, 2]
     """
+    from joblib import Parallel, delayed
+
     # The kernels release Python's lock: threads start at once, and nothing is copied.
     pool = Parallel(n_jobs=count_cores(cores), backend="threading", return_as="generator")
     return list(with_bar(pool(delayed(call)() for call in calls), len(calls), progress))
@@ -62,6 +61,8 @@ def _map(
     jobs = count_cores(cores)
     if jobs == 1 or len(arguments) <= 1:
         return with_bar(map(function, arguments), len(arguments), progress)
+    from joblib import Parallel, delayed
+
     pool = Parallel(n_jobs=jobs, backend="loky", return_as=return_as)
     done = pool(delayed(function)(argument) for argument in arguments)
     return with_bar(done, len(arguments), progress)
@@ -71,7 +72,9 @@ def count_cores(cores: int | None) -> int:
     """The number asked for, or that of this machine which this process may use."""
     if cores is not None and cores < 1:
         raise ValueError(f"cores must be at least 1, not {cores}")
-    return cores or len(os.sched_getaffinity(0))
+    from joblib import cpu_count
+
+    return cores or int(cpu_count())
 
 
 def with_bar(done: Iterable[T], total: int, progress: str | None) -> Iterator[T]:

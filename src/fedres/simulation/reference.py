@@ -19,8 +19,8 @@ from fedres.core.models import linear
 from fedres.core.schedule import draw_delays, everyone, spread
 from fedres.core.types import F32, I32
 from fedres.core.views import client_rows
-from fedres.simulation.engine import finish, sides
-from fedres.simulation.federation import Federation
+from fedres.simulation.engine import finish
+from fedres.simulation.federation import Federation, sides
 from fedres.simulation.run import Run
 from fedres.simulation.settings import SGD_METHODS, Settings
 

@@ -4,15 +4,13 @@ import numpy as np
 
 from fedres.core.best_pair import JointFit, Samples, best_pair
 from fedres.core.schedule import spread
-from fedres.core.types import F64, I32, I64, Matrix
+from fedres.core.types import F32, F64, I32, I64, Matrix
 from fedres.core.views import client_rows
-from fedres.simulation.engine import sides
-from fedres.simulation.federation import Federation
-from fedres.simulation.run import Run
+from fedres.simulation.federation import Federation, sides
 from fedres.simulation.settings import Settings
 
 
-def regret_curve(run: Run) -> F64:
+def regret_curve(federation: Federation, settings: Settings, predictions: F32) -> F64:
     """The average regret after each round of `batch` samples.
 
     The loss of the run less that of the best pair of models for all the samples it saw, both
@@ -23,18 +21,18 @@ def regret_curve(run: Run) -> F64:
     --------
     >>> import fedres
     >>> run = fedres.simulate(fedres.federate("digits", clients=10, seed=0), rounds=500)
-    >>> curve = regret_curve(run)
+    >>> curve = regret_curve(run.federation, run.settings, run.predictions)
     >>> curve.shape
     (500,)
     >>> bool(curve[-1] < curve[49])
     True
     """
-    federation, settings = run.federation, run.settings
     rows = rows_seen(federation, settings)
     seen = rows >= 0
-    fit_loss = _losses_of_best(run, np.bincount(rows[seen], minlength=len(federation.train.y)))
+    times = np.bincount(rows[seen], minlength=len(federation.train.y))
+    fit_loss = _losses_of_best(federation, settings, times)
     y = federation.train.y[rows].astype(float)
-    suffered = settings.loss.value(run.predictions.astype(float), y)
+    suffered = settings.loss.value(np.where(seen, predictions, 0).astype(float), y)
     lost = np.where(seen, suffered - fit_loss[rows], 0.0)
     weight = settings.weights(federation).astype(float)
     rounds = np.arange(0, rows.shape[1], settings.batch)
@@ -88,9 +86,8 @@ def _dealt(rows: int, client: int, samples: int, settings: Settings) -> I32:
     return passes.ravel()[:samples]
 
 
-def _losses_of_best(run: Run, times: I64) -> F64:
+def _losses_of_best(federation: Federation, settings: Settings, times: I64) -> F64:
     """The losses, row by row, of the best pair for rows seen so many times each."""
-    federation, settings = run.federation, run.settings
     train = federation.train
     views = sides(federation, train, settings.method)
     weight = times * np.repeat(settings.weights(federation).astype(float), train.counts)

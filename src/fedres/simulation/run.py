@@ -9,6 +9,7 @@ import numpy as np
 
 from fedres.core.types import F32, F64, I32, I64
 from fedres.simulation.federation import Federation
+from fedres.simulation.regret import regret_curve
 from fedres.simulation.settings import Settings
 
 
@@ -116,6 +117,4 @@ class Run:
 
     def regret(self) -> F64:
         """The average regret after each round of `batch` samples: see `regret_curve`."""
-        from fedres.simulation.regret import regret_curve
-
-        return regret_curve(self)
+        return regret_curve(self.federation, self.settings, self.predictions)

@@ -66,8 +66,8 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
     >>> model = FedResRegressor().fit(X, rating, groups=user)
     >>> bool(model.score(X, rating, groups=user) > 0.95)
     True
-    >>> float((taste[7] - taste.mean()).round(1)), float(model.local_models_[7].constant.round(1))
-    (-0.2, -0.2)
+    >>> bool(abs(model.local_models_[7].constant - (taste[7] - taste.mean())) < 0.1)
+    True
     """
 
     _loss = "squared"
