@@ -39,7 +39,7 @@ def main(users: int = 300, items: int = 400, rows: int = 20_000) -> dict[str, fl
 
     def error(model):
         X, y, user = parts(future)
-        return float(root_mean_squared_error(y, model.predict(X, groups=user)))
+        return float(root_mean_squared_error(y, model.predict(X, client=user)))
 
     with TemporaryDirectory() as folder:
         model.save(Path(folder) / "model")

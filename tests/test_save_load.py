@@ -73,8 +73,8 @@ def test_one_client_takes_its_model_along(saved, tmp_path):
     own = load(folder, client="user 7")
     mine = user == "user 7"
     assert own.clients_ == ["user 7"]
-    expected = model.predict(X[mine], groups=user[mine])
-    np.testing.assert_array_equal(own.predict(X[mine], groups=user[mine]), expected)
+    expected = model.predict(X[mine], client=user[mine])
+    np.testing.assert_array_equal(own.predict(X[mine], client=user[mine]), expected)
     np.testing.assert_array_equal(own.predict(X[mine]), expected)
     row = X[mine].to_dict("records")[0]
     assert own.predict_one(row) == expected[0]

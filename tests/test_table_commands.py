@@ -128,7 +128,15 @@ def test_unseen_and_missing_clients_get_the_global_model(folder, tmp_path):
     mine, unseen, missing = pd.read_csv(tmp_path / "out.csv").prediction
     assert unseen == missing != mine
     new.drop(columns="user_id").to_csv(tmp_path / "nobody.csv", index=False)
-    run("predict", folder / "model", tmp_path / "nobody.csv", "--out", tmp_path / "out.csv")
+    arguments = [
+        "predict",
+        folder / "model",
+        tmp_path / "nobody.csv",
+        "--out",
+        tmp_path / "out.csv",
+    ]
+    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    assert "nobody.csv names no client (column user_id): the global model alone" in done.stderr
     assert set(pd.read_csv(tmp_path / "out.csv").prediction) == {unseen}
     printed = run("predict", folder / "model", tmp_path / "three.csv").splitlines()
     assert printed[0].endswith(",prediction")

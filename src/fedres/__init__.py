@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fedres.tables.judging import judge as judge
     from fedres.tables.loading import load as load
     from fedres.tables.regressor import FedResRegressor as FedResRegressor
+    from fedres.tables.river_classes import register_with_river as register_with_river
 
 __version__ = "0.1.0"
 
@@ -43,6 +44,7 @@ _HOMES = {
     "federate": "simulation.split",
     "judge": "tables.judging",
     "load": "tables.loading",
+    "register_with_river": "tables.river_classes",
     "run_all": "simulation.parallel",
     "simulate": "simulation.engine",
     "sweep": "simulation.sweep",

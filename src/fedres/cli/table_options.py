@@ -1,6 +1,7 @@
 """What commands on users' tables share: options, the verdict, and how a model reads new rows."""
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -128,6 +129,18 @@ def features(model: Any, path: Path, table: "Table") -> Any:
                 f"{path} has no column {name!r}, which the model needs: it has {there}"
             )
     return frame[list(names)]
+
+
+def or_nobody(client: Any, model: Any, path: Path) -> Any:
+    """The clients of rows, or none with a line that says so."""
+    if client is None and len(model.clients_) > 1 and model.method != "central":
+        column = f" (column {model.client})" if model.client else ""
+        print(
+            f"fedres: {path} names no client{column}: the global model alone predicts",
+            file=sys.stderr,
+        )
+        return False
+    return client
 
 
 def refuse_unwritable(path: Path, is_table: bool = False) -> None:

@@ -1,16 +1,24 @@
 """From rows of a table to the two views of a federation; learned once, kept as JSON."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy import sparse
 
 from fedres.core.types import F32, Matrix
 from fedres.tables.cell_values import are_numbers
-from fedres.tables.columns import Column, Number, Scaled, describe, learn_categories, recall
+from fedres.tables.columns import (
+    Column,
+    Features,
+    Number,
+    Scaled,
+    describe,
+    learn_categories,
+    recall,
+)
 from fedres.tables.input_rows import Input, Source
 from fedres.tables.view_columns import Side
 
@@ -18,6 +26,15 @@ LOCAL_FEATURES = 32
 MAX_CATEGORIES = 2**16
 TINY = float(np.finfo(np.float32).tiny)
 Names = Sequence[str] | str
+Method = Literal["fedres", "independent", "central"]
+
+
+class EncodedTable(NamedTuple):
+    """Rows whose columns became features, which every method lays out in its own two views."""
+
+    rows: int
+    features: Mapping[int, Features]  # by column
+    csr: sparse.csr_array | None = None  # instead, what a sparse matrix became
 
 
 @dataclass(frozen=True)
@@ -141,8 +158,20 @@ class Encoder:
         """A name for every local feature."""
         return self._local.names
 
+    def of_method(self, method: Method) -> "Encoder":
+        """The same columns, in the views of one half of FedRes if `method` is one."""
+        if method == "central":
+            return replace(self, local=())
+        if method == "independent":
+            return replace(self, global_=(), local=tuple(sorted({*self.global_, *self.local})))
+        return self
+
     def transform(self, X: Any) -> tuple[Matrix, Matrix]:
         """Global and local features of rows: arrays, or CSR matrices where they are wide."""
+        return self.views(self.encode(X))
+
+    def encode(self, X: Any) -> EncodedTable:
+        """What the columns of rows become, for `views` to lay out."""
         rows = Input(X, like=self.source)
         if (rows.source == "table") != (self.source == "table"):
             raise ValueError(
@@ -157,16 +186,23 @@ class Encoder:
         if self.source == "csr":
             x = rows.x
             x = sparse.csr_array((x.data * self._scales[x.indices], x.indices, x.indptr), x.shape)
-            return x[:, list(self.global_)], x[:, list(self.local)]
+            return EncodedTable(len(rows), {}, x)
         used = {*self.global_, *self.local}
         features = {
             i: column.features(rows[column.name])
             for i, column in enumerate(self.columns)
             if not isinstance(column, Scaled) and i in used
         }
+        return EncodedTable(len(rows), features)
+
+    def views(self, table: EncodedTable) -> tuple[Matrix, Matrix]:
+        """Global and local features of rows that this encoder, or one of its halves, encoded."""
+        if (x := table.csr) is not None:
+            return x[:, list(self.global_)], x[:, list(self.local)]
+        rows, features, _ = table
         return (
-            self._global.matrix([features[i] for i in self.global_], len(rows)),
-            self._local.matrix([features[i] for i in self.local], len(rows)),
+            self._global.matrix([features[i] for i in self.global_], rows),
+            self._local.matrix([features[i] for i in self.local], rows),
         )
 
     def transform_one(self, row: Mapping[str, Any]) -> tuple[Matrix, Matrix]:

@@ -33,7 +33,7 @@ def load(name: str | PathLike[str], client: Any = None) -> "Dataset | FedResEsti
     >>> from tempfile import TemporaryDirectory
     >>> from fedres import FedResRegressor
     >>> X, y, user = np.ones((4, 1)), [1.0, 2.0, 3.0, 4.0], ["ann", "ann", "bob", "bob"]
-    >>> model = FedResRegressor().fit(X, y, groups=user)
+    >>> model = FedResRegressor().fit(X, y, client=user)
     >>> with TemporaryDirectory() as folder:
     ...     model.save(folder)
     ...     load(folder).clients_, load(folder, client="bob").clients_
