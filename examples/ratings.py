@@ -13,8 +13,8 @@ from sklearn.metrics import root_mean_squared_error
 
 from fedres import FedResRegressor
 from fedres.tables.judging import judge
-from fedres.tables.loading import load
 from fedres.tables.ratings import generate
+from fedres.tables.stored_estimator import load_model
 
 
 def main(users: int = 300, items: int = 400, rows: int = 20_000) -> dict[str, float]:
@@ -43,7 +43,7 @@ def main(users: int = 300, items: int = 400, rows: int = 20_000) -> dict[str, fl
 
     with TemporaryDirectory() as folder:
         model.save(Path(folder) / "model")
-        loaded = load(Path(folder) / "model")
+        loaded = load_model(Path(folder) / "model")
     found = {"as saved": error(loaded)}
     loaded.partial_fit(*parts(present))
     found["after another fifth of the rows"] = error(loaded)

@@ -385,7 +385,7 @@ def test_mistakes_later_on_change_nothing_either(change, message):
 def test_a_batch_without_rows_changes_nothing_once_there_is_a_model(kind):
     X, y, user = ratings(100)
     X = kind(X[["year"]])
-    with pytest.raises(ValueError, match="0 rows|0 sample"):
+    with pytest.raises(ValueError, match=r"0 rows|0 sample"):
         FedResRegressor().partial_fit(X[:0], y[:0], user[:0])
     model = FedResRegressor().partial_fit(X, y, user)
     before = model.predict(X, user)

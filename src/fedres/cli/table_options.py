@@ -107,11 +107,9 @@ def show(
 
 def open_model(folder: Path, client: Any = None) -> Any:
     """The model in a folder, or what one client needs of it."""
-    from fedres.tables.loading import load
-    from fedres.tables.storage import open_folder
+    from fedres.tables.stored_estimator import load_model
 
-    open_folder(folder)  # `load` would take any other name for that of a data set
-    return load(folder, client)
+    return load_model(folder, client)
 
 
 def features(model: Any, path: Path, table: "Table") -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedres.core.sgd import Alignment
 from fedres.core.types import F64
-from fedres.simulation.dataset import Dataset, load
+from fedres.simulation.dataset import Dataset, load_data
 from fedres.simulation.engine import simulate
 from fedres.simulation.intervals import Interval, interval
 from fedres.simulation.parallel import run_all, working
@@ -116,7 +116,7 @@ def compare(
     """
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, not {seeds}")
-    dataset = load(data) if isinstance(data, str) else data
+    dataset = load_data(data) if isinstance(data, str) else data
 
     def one(seed: int) -> dict[Method, Run]:
         federation = federate(dataset, clients=clients, seed=seed)

@@ -1,4 +1,4 @@
-"""The multiclass data sets that `load` knows by name.
+"""The multiclass data sets that `load_data` knows by name.
 
 Facts stand here, so that listing the sets need not read them, and so that a file with fewer rows
 than its set is known to be cut short.
@@ -36,7 +36,7 @@ class Known:
     Attributes
     ----------
     name
-        What `load` calls it.
+        What `load_data` calls it.
     rows
         Number of training rows, then of test rows where the set has some.
     features, classes

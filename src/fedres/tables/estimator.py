@@ -159,6 +159,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         table, y, client = self._begin(X, y, client)
         self._labels = self._learn_labels(y, None)
         targets, numbers = self._labels.targets(y), self._clients.learn(client, len(y))
+        assert isinstance(self.encoder_, Encoder)
         return Prepared(self.encoder_.encode(table), targets, numbers)
 
     def _partial_fit(self, X: Any, y: Any, client: Any, classes: Any) -> Self:
