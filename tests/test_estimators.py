@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fedres import FedResClassifier, FedResRegressor, register_with_river
 from fedres.tables.client_ids import Clients
-from fedres.tables.sgd_tuning import hold_out
+from fedres.tables.sgd_tuning import split_for_tuning
 
 ROW_BY_ROW = dict.fromkeys(
     (
@@ -233,7 +233,7 @@ def test_the_same_again():
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=20), st.integers(0, 1000))
 def test_rows_held_out_leave_every_client_some(counts, seed):
     client = np.repeat(np.arange(len(counts)), counts)
-    rest, held = hold_out(client, np.random.RandomState(seed))
+    rest, held = split_for_tuning(client, np.random.RandomState(seed))
     assert sorted([*rest, *held]) == list(range(len(client)))
     assert set(client[rest]) == set(client)
     assert (

@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import typer
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fedres.tables.read_table import Table
-    from fedres.tables.verdict import Verdict
+    from fedres.tables.table_comparison import TableComparison
 
 PANEL = "A table of rows (of several columns: a,b or a wildcard such as genre*)"
 CLIENT = typer.Option(help="Column that names the client of a row.", rich_help_panel=PANEL)
@@ -79,7 +79,7 @@ def _listed(text: str | None) -> list[str] | None:
 
 
 def show(
-    verdict: "Verdict",
+    verdict: "TableComparison",
     table: Path,
     report: Path | None,
     as_json: bool,
@@ -114,7 +114,7 @@ def open_model(folder: Path, client: Any = None) -> Any:
 
 def features(model: Any, path: Path, table: "Table") -> Any:
     """Those columns of a new table that the model knows."""
-    names, frame = getattr(model, "feature_names_in_", None), table.frame
+    names, frame = getattr(model, "feature_names_in_", None), cast(Any, table.frame)
     if (names is None) == hasattr(frame, "columns"):
         kind = "svmlight text" if names is None else "a table with names of columns"
         raise ValueError(f"{path} is of another kind than what the model learned from, {kind}")

@@ -6,11 +6,11 @@ from rich.table import Table
 
 from fedres.paper.reproduce import Reproduction
 from fedres.report.names import NAMES, size
-from fedres.simulation.comparison import Comparison
+from fedres.simulation.comparison import SimulatedComparison
 from fedres.simulation.intervals import interval
 
 
-def print_comparison(result: Comparison) -> None:
+def print_comparison(result: SimulatedComparison) -> None:
     """Print a comparison and its verdict."""
     table = Table(
         title=f"{result.data}: {result.clients} clients, {result.rounds} rounds, round-trip delay "

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedres.report.names import COLOURS, NAMES
-from fedres.simulation.comparison import Comparison
+from fedres.simulation.comparison import SimulatedComparison
 from fedres.simulation.intervals import band, interval
 
 STYLE: dict[Any, Any] = {
@@ -25,7 +25,7 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def accuracy_plot(result: Comparison) -> Figure:
+def accuracy_plot(result: SimulatedComparison) -> Figure:
     """Test accuracy of each method: mean, interval, and every seed."""
     figure, axes = _axes()
     for at, (method, outcome) in enumerate(result.outcomes.items()):
@@ -41,7 +41,7 @@ def accuracy_plot(result: Comparison) -> Figure:
     return figure
 
 
-def loss_plot(result: Comparison) -> Figure:
+def loss_plot(result: SimulatedComparison) -> Figure:
     """Average progressive loss over rounds."""
     figure, axes = _axes()
     for method, outcome in result.outcomes.items():
@@ -57,7 +57,7 @@ def loss_plot(result: Comparison) -> Figure:
     return figure
 
 
-def clients_plot(result: Comparison) -> Figure:
+def clients_plot(result: SimulatedComparison) -> Figure:
     """For how many clients FedRes pays, and by how much."""
     figure, axes = _axes()
     fedres = result.outcomes["fedres"].accuracy_per_client
@@ -73,7 +73,7 @@ def clients_plot(result: Comparison) -> Figure:
     return figure
 
 
-def bytes_plot(result: Comparison) -> Figure:
+def bytes_plot(result: SimulatedComparison) -> Figure:
     """What each method sends."""
     figure, axes = _axes()
     at = np.arange(len(result.outcomes))

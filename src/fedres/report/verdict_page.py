@@ -14,15 +14,17 @@ from fedres.report.names import COLOURS
 from fedres.report.page import render
 from fedres.report.plots import STYLE, to_svg
 from fedres.report.verdict_table import LABELS, NOTE, heads, protocol, rows
-from fedres.tables.verdict import METHODS, Group, Method, Verdict
+from fedres.tables.table_comparison import METHODS, ComparedMethod, Group, TableComparison
 from fedres.tables.verdict_words import WORDS, shown
 
-AGAINST: tuple[Method, ...] = ("central", "independent")
+AGAINST: tuple[ComparedMethod, ...] = ("central", "independent")
 QUESTIONS = {"central": "does personalisation pay?", "independent": "does sharing pay?"}
 GREY = "#94a3b8"
 
 
-def write_verdict(verdict: Verdict, path: Path, data: str, model: Mapping[str, Any]) -> None:
+def write_verdict(
+    verdict: TableComparison, path: Path, data: str, model: Mapping[str, Any]
+) -> None:
     """Write a verdict as a page; `model` is what is to be said of a model that was trained."""
     figures = [
         errors_plot(verdict),
@@ -43,7 +45,7 @@ def write_verdict(verdict: Verdict, path: Path, data: str, model: Mapping[str, A
     path.write_text(page, encoding="utf-8")
 
 
-def errors_plot(verdict: Verdict) -> Figure:
+def errors_plot(verdict: TableComparison) -> Figure:
     """The error of each method, with intervals."""
     figure, axes = _axes()
     error = verdict.metrics[0]
@@ -59,7 +61,7 @@ def errors_plot(verdict: Verdict) -> Figure:
     return figure
 
 
-def rows_plot(verdict: Verdict) -> Figure:
+def rows_plot(verdict: TableComparison) -> Figure:
     """What FedRes gains, for clients of few training rows up to many."""
     figure, axes = _axes()
     for method in AGAINST:
@@ -77,7 +79,7 @@ def rows_plot(verdict: Verdict) -> Figure:
     return figure
 
 
-def clients_plot(verdict: Verdict, method: Method) -> Figure:
+def clients_plot(verdict: TableComparison, method: ComparedMethod) -> Figure:
     """A histogram of what clients gain."""
     figure, axes = _axes()
     gains, counts = verdict.gains_of_clients(method), verdict.counts(method)
@@ -94,7 +96,7 @@ def clients_plot(verdict: Verdict, method: Method) -> Figure:
     return figure
 
 
-def _against(method: Method) -> str:
+def _against(method: ComparedMethod) -> str:
     return f"against {LABELS[method]}: {QUESTIONS[method]}"
 
 

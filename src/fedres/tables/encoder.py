@@ -19,14 +19,13 @@ from fedres.tables.columns import (
     learn_categories,
     recall,
 )
-from fedres.tables.input_rows import Input, Source
-from fedres.tables.view_columns import Side
+from fedres.tables.input_rows import Input, InputKind
+from fedres.tables.view_columns import ViewColumns
 
 LOCAL_FEATURES = 32
-MAX_CATEGORIES = 2**16
 TINY = float(np.finfo(np.float32).tiny)
 Names = Sequence[str] | str
-Method = Literal["fedres", "independent", "central"]
+EstimatorMethod = Literal["fedres", "independent", "central"]
 
 
 class EncodedTable(NamedTuple):
@@ -72,7 +71,7 @@ class Encoder:
     array([[0., 0., 1.]], dtype=float32)
     """
 
-    source: Source
+    source: InputKind
     columns: tuple[Column, ...]
     global_: tuple[int, ...]
     local: tuple[int, ...]
@@ -85,8 +84,6 @@ class Encoder:
         categorical: Names | None = None,
         local: Names | None = None,
         global_: Names | None = None,
-        hash_bits: int | None = None,
-        max_categories: int = MAX_CATEGORIES,
     ) -> "Encoder":
         """Learn from rows how to encode them.
 
@@ -103,10 +100,6 @@ class Encoder:
             sparse matrix the 32 columns used most.
         global_
             Columns of the global view; all if None.
-        hash_bits
-            If given, all categories are hashed: each column to 2**hash_bits features.
-        max_categories
-            A column of more categories is hashed, to 2**18 features.
         """
         rows = Input(X)
         if not (len(rows) and rows.names):
@@ -125,7 +118,7 @@ class Encoder:
             columns = [
                 Number.learn(name, rows[name])
                 if name not in as_category and are_numbers(rows[name])
-                else learn_categories(name, rows[name], hash_bits, max_categories)
+                else learn_categories(name, rows[name])
                 for name in rows.names
                 # An array is known by its width, so all of its columns stay.
                 if rows.source == "array" or name in named
@@ -158,7 +151,7 @@ class Encoder:
         """A name for every local feature."""
         return self._local.names
 
-    def of_method(self, method: Method) -> "Encoder":
+    def of_method(self, method: EstimatorMethod) -> "Encoder":
         """The same columns, in the views of one half of FedRes if `method` is one."""
         if method == "central":
             return replace(self, local=())
@@ -217,12 +210,12 @@ class Encoder:
         )
 
     @cached_property
-    def _global(self) -> Side:
-        return Side.of([self.columns[i] for i in self.global_])
+    def _global(self) -> ViewColumns:
+        return ViewColumns.of([self.columns[i] for i in self.global_])
 
     @cached_property
-    def _local(self) -> Side:
-        return Side.of([self.columns[i] for i in self.local])
+    def _local(self) -> ViewColumns:
+        return ViewColumns.of([self.columns[i] for i in self.local])
 
     @cached_property
     def _scales(self) -> F32:
@@ -244,7 +237,7 @@ class Encoder:
             columns = tuple(map(recall, stored["columns"]))
             sides = [tuple(map(int, stored[side])) for side in ("global", "local")]
             encoder = cls(stored["source"], columns, *sides)
-            known = stored["source"] in get_args(Source) and encoder.to_dict() == stored
+            known = stored["source"] in get_args(InputKind) and encoder.to_dict() == stored
             if not known or not {*sides[0], *sides[1]} <= set(range(len(columns))):
                 raise ValueError("it was not written so")
         except (KeyError, TypeError, ValueError) as error:

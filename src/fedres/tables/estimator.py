@@ -16,11 +16,12 @@ from fedres.core.types import F32, I64, Matrix
 from fedres.simulation.settings import choose
 from fedres.tables.client_ids import Clients
 from fedres.tables.dict_encoder import DictEncoder
-from fedres.tables.encoder import EncodedTable, Encoder, Method
-from fedres.tables.erm_solver import Problem, Ridges
+from fedres.tables.encoder import EncodedTable, Encoder, EstimatorMethod
+from fedres.tables.erm_solver import PairSearch, Ridges
 from fedres.tables.labels import FARTHEST, Labels
 from fedres.tables.online_models import OnlineModels, Settings, SparseRow
-from fedres.tables.sgd_tuning import Encoded, Trial, or_default, train
+from fedres.tables.read_table import Table
+from fedres.tables.sgd_tuning import Encoded, Trial, or_default, tune_and_train
 from fedres.tables.weights import LocalModels, Weights, unpack
 
 Names = Sequence[str] | str | None
@@ -45,7 +46,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         local_features: Names = None,
         global_features: Names = None,
         categorical_features: Names = None,
-        method: Method = "fedres",
+        method: EstimatorMethod = "fedres",
         solver: Solver = "sgd",
         eta: float | None = None,
         shrinkage: float | None = None,
@@ -81,16 +82,23 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             self._train(self._prepare(X, y, client))
         return self
 
-    def fit_each(self, methods: Iterable[Method], X: Any, y: Any, client: Any) -> Iterator[Self]:
-        """Copies of the estimator, fitted by each of these methods; rows are encoded once."""
+    def fit_each(
+        self, methods: Iterable[EstimatorMethod], train: Table, held: Table
+    ) -> Iterator[tuple[Self, F32]]:
+        """Fit a copy by each method, and predict other rows; all are encoded once.
+
+        Yields each copy, and its sums of both models for the rows held out, (outputs, rows).
+        """
         whole = clone(self).set_params(method="fedres")
-        rows = whole._prepare(X, y, client)
+        rows = whole._prepare(train.frame, train.y, train.client)
+        encoder: Encoder = whole.encoder_
+        frame, client = whole._split(held.frame, held.client, reset=False, learn=False)
+        new, numbers = encoder.encode(frame), whole._clients.find(client, len(held))
         for method in methods:
             one = deepcopy(whole).set_params(method=method)
-            one._check_parameters()
-            one.encoder_ = whole.encoder_.of_method(method)
+            one.encoder_ = encoder.of_method(method)
             one._train(rows)
-            yield one
+            yield one, one._sums(in_range(one.encoder_.views(new)), numbers)
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the model to a folder, from which `fedres.load_model` reads it."""
@@ -190,9 +198,10 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """The sums of both models for the rows of a table, (outputs, rows)."""
         check_is_fitted(self)
         table, client = self._split(X, client, reset=False, learn=False)
-        x_global, x_local = self._views(table)
-        numbers = self._clients.find(client, x_global.shape[0])
-        return self._models.predict(self._models.rows(x_global, x_local, numbers, new=False))
+        return self._sums(self._views(table), self._clients.find(client, table.shape[0]))
+
+    def _sums(self, views: tuple[Matrix | SparseRow, Matrix | SparseRow], client: I64) -> F32:
+        return self._models.predict(self._models.rows(*views, client, new=False))
 
     def _split(self, X: Any, client: Any, *, reset: bool, learn: bool = True) -> tuple[Any, Any]:
         """Features and clients, checked."""
@@ -262,10 +271,10 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         best: Trial | Ridges
         trials: Sequence[Trial] | Sequence[Ridges]
         if self.solver == "erm":
-            self._models, best, trials = Problem(settings, data).train(self.shrinkage, rng)
+            self._models, best, trials = PairSearch(settings, data).train(self.shrinkage, rng)
         else:
             given = self.eta, self.shrinkage, self.passes
-            self._models, best, trials = train(settings, data, *given, rng)
+            self._models, best, trials = tune_and_train(settings, data, *given, rng)
         self._keep(best, trials)
 
     def _begin_online(self) -> None:
@@ -291,7 +300,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         )
 
     def _check_parameters(self) -> None:
-        choose("method", self.method, get_args(Method))
+        choose("method", self.method, get_args(EstimatorMethod))
         choose("solver", self.solver, get_args(Solver))
         if not (self.client is None or self.client is False or isinstance(self.client, str)):
             raise ValueError(f"client must name a column or be None or False, not {self.client!r}")

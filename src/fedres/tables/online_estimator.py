@@ -76,8 +76,7 @@ class OnlineEstimator(FedResEstimator):
         """The sums of both models for one row, (outputs, 1)."""
         features, id_ = self._row(x, learn=False)
         client = np.array([self._clients.find_one(id_)])
-        x_global, x_local = in_range(self.encoder_.transform_one(features))
-        return self._models.predict(self._models.rows(x_global, x_local, client, new=False))
+        return self._sums(in_range(self.encoder_.transform_one(features)), client)
 
     def _row(self, x: Mapping[str, Any], *, learn: bool) -> tuple[dict[str, Any], int | str]:
         """The features of a dict, and its client."""
