@@ -1,7 +1,7 @@
 """`fedres fit`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -30,7 +30,7 @@ def fit(
     --local genres --time timestamp --out model --report report.html
     """
     from fedres.simulation.parallel import working
-    from fedres.tables.compare_data import compare
+    from fedres.tables.judging import compare_on_table
     from fedres.tables.storage import refuse_foreign
 
     refuse_foreign(out)
@@ -39,7 +39,7 @@ def fit(
     columns = shared.Columns(client, label, time, categorical, local, global_)
     rows = columns.read(table)
     model = columns.estimator(rows.y, task, seed)
-    found: Any = compare(rows, model=model, seed=seed, progress=True)
+    found = compare_on_table(rows, model=model, seed=seed, progress=True)
     with working("training on all rows"):
         # What is saved is what was judged: the same choices, and more rows.
         chosen = {name: getattr(found.model, name + "_") for name in CHOICES}

@@ -16,7 +16,7 @@ from fedres.core.types import F32, I64, Matrix
 from fedres.simulation.settings import choose
 from fedres.tables.client_ids import Clients
 from fedres.tables.dict_encoder import DictEncoder
-from fedres.tables.encoder import EncodedTable, Encoder, EstimatorMethod
+from fedres.tables.encoder import EncodedTable, Encoder, EstimatorMethod, Names
 from fedres.tables.erm_solver import PairSearch, Ridges
 from fedres.tables.labels import FARTHEST, Labels
 from fedres.tables.online_models import OnlineModels, Settings, SparseRow
@@ -24,7 +24,6 @@ from fedres.tables.read_table import Table
 from fedres.tables.sgd_tuning import Encoded, Trial, or_default, tune_and_train
 from fedres.tables.weights import LocalModels, Weights, unpack
 
-Names = Sequence[str] | str | None
 Solver = Literal["sgd", "erm"]
 Views = TypeVar("Views", bound=tuple[Matrix | SparseRow, Matrix | SparseRow])
 
@@ -43,9 +42,9 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self,
         *,
         client: str | Literal[False] | None = None,
-        local_features: Names = None,
-        global_features: Names = None,
-        categorical_features: Names = None,
+        local_features: Names | None = None,
+        global_features: Names | None = None,
+        categorical_features: Names | None = None,
         method: EstimatorMethod = "fedres",
         solver: Solver = "sgd",
         eta: float | None = None,

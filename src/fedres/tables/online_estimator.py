@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from fedres.core.types import F32, Matrix
 from fedres.tables.client_ids import NAMELESS, Clients, plain_id
 from fedres.tables.dict_encoder import DictEncoder
-from fedres.tables.estimator import FedResEstimator, Names, all_or_nothing, in_range
+from fedres.tables.encoder import Names
+from fedres.tables.estimator import FedResEstimator, all_or_nothing, in_range
 from fedres.tables.labels import Labels
 from fedres.tables.online_models import SparseRow
 
@@ -96,7 +97,7 @@ class OnlineEstimator(FedResEstimator):
         """Labels of which none was seen yet."""
 
 
-def _names(names: Names) -> list[str] | None:
+def _names(names: Names | None) -> list[str] | None:
     if names is None:
         return None
     return [names] if isinstance(names, str) else list(names)
