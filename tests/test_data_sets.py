@@ -15,7 +15,7 @@ from fedres.cli import app
 from fedres.simulation import data_files as files
 from fedres.simulation import known_sets as sets
 from fedres.simulation.dataset import load_data
-from fedres.simulation.known_sets import SETS, Known, Source
+from fedres.simulation.known_sets import SETS, Known, SetFiles
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 TEXT = "3 1:0.5 3:-1\n1 2:0.25\n3 1:1 2:2 3:3\n"
@@ -27,7 +27,7 @@ TINY = Known(
     3,
     2,
     "these tests",
-    (Source(("tiny.scale", "tiny.scale.t")), Source(("tiny", "tiny.t"), divide=4)),
+    (SetFiles(("tiny.scale", "tiny.scale.t")), SetFiles(("tiny", "tiny.t"), divide=4)),
     {"tiny.scale": None, "tiny.scale.t.bz2": None},
 )
 
@@ -341,7 +341,12 @@ def test_the_sample_of_sensorless_says_so(folder, monkeypatch):
 
 def test_unscaled_features_are_the_last_resort(folder, monkeypatch):
     known = Known(
-        "raw", (3,), 3, 2, "these tests", (Source(("raw.s",)), Source(("raw",), note="not scaled"))
+        "raw",
+        (3,),
+        3,
+        2,
+        "these tests",
+        (SetFiles(("raw.s",)), SetFiles(("raw",), note="not scaled")),
     )
     monkeypatch.setitem(SETS, "raw", known)
     write(folder / "raw")
@@ -425,7 +430,7 @@ def test_get_does_not_keep_what_is_broken(folder, site, cache):
 
 def test_get_checks_the_hash(folder, site, cache, monkeypatch):
     downloads = {"tiny.scale": "md5:" + 32 * "0"}
-    known = Known("tiny", (3,), 3, 2, "these tests", (Source(("tiny.scale",)),), downloads)
+    known = Known("tiny", (3,), 3, 2, "these tests", (SetFiles(("tiny.scale",)),), downloads)
     monkeypatch.setitem(SETS, "tiny", known)
     write(site / "tiny.scale")
     assert "does not match" in str(fedres("data", "get", "tiny").exception)

@@ -47,7 +47,7 @@ def compare(
     if client is not None:
         if label is None:
             raise ValueError("--client is given without --label: name the column to predict")
-        columns = shared.Columns(client, label, time, categorical, local, global_)
+        columns = shared.ColumnOptions(client, label, time, categorical, local, global_)
         _compare_on_table(columns, Path(data), task, seed, report, json)
         return
 
@@ -86,7 +86,7 @@ def _refuse_options_of_the_other_kind(context: typer.Context, is_table: bool) ->
 
 
 def _compare_on_table(
-    columns: shared.Columns,
+    columns: shared.ColumnOptions,
     data: Path,
     task: str | None,
     seed: int,

@@ -59,7 +59,7 @@ def evaluate(
 def _metrics(model: Any, path: Path, rows: "Table", label: str) -> dict[str, float]:
     from sklearn import metrics
 
-    x = shared.features(model, path, rows)
+    x = shared.known_columns(model, path, rows)
     client = shared.or_nobody(rows.client, model, path)
     if not hasattr(model, "predict_proba"):
         y, predicted = _numbers(path, rows, label), model.predict(x, client)

@@ -36,7 +36,7 @@ def fit(
     refuse_foreign(out)
     if report is not None:
         shared.refuse_unwritable(report)
-    columns = shared.Columns(client, label, time, categorical, local, global_)
+    columns = shared.ColumnOptions(client, label, time, categorical, local, global_)
     rows = columns.read(table)
     model = columns.estimator(rows.y, task, seed)
     found = compare_on_table(rows, model=model, seed=seed, progress=True)

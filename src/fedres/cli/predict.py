@@ -42,7 +42,7 @@ def _scored(model: Any, path: Path) -> "pd.DataFrame":
     from fedres.tables.read_table import client_ids, read_table
 
     rows = read_table(path, client=None, label=None, width=model.n_features_in_)
-    x, ids = shared.features(model, path, rows), rows.client
+    x, ids = shared.known_columns(model, path, rows), rows.client
     if isinstance(rows.frame, pd.DataFrame):
         scored = rows.frame
         if model.client in scored:

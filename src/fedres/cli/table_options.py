@@ -41,7 +41,7 @@ REPORT = typer.Option(help="Write an HTML report here.")
 MODEL = typer.Argument(help="Folder of a model.")
 
 
-class Columns(NamedTuple):
+class ColumnOptions(NamedTuple):
     """Which columns are what, as options say it."""
 
     client: str
@@ -112,7 +112,7 @@ def open_model(folder: Path, client: Any = None) -> Any:
     return load_model(folder, client)
 
 
-def features(model: Any, path: Path, table: "Table") -> Any:
+def known_columns(model: Any, path: Path, table: "Table") -> Any:
     """Those columns of a new table that the model knows."""
     names, frame = getattr(model, "feature_names_in_", None), cast(Any, table.frame)
     if (names is None) == hasattr(frame, "columns"):
