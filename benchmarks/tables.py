@@ -100,10 +100,10 @@ def whole_fit(frame, y, user):
     encoder = Encoder.fit(frame, local="genres")
     x_global, _ = encoder.transform(frame)
     peer = seconds(lambda: SGDRegressor(random_state=0).fit(x_global, y), 1)
-    model = FedResRegressor(local_features="genres").fit(frame, y, groups=user)
-    fit = seconds(lambda: model.fit(frame, y, groups=user), 3)
+    model = FedResRegressor(local_features="genres").fit(frame, y, client=user)
+    fit = seconds(lambda: model.fit(frame, y, client=user), 3)
     encode = seconds(lambda: Encoder.fit(frame, local="genres").transform(frame), 3)
-    predict = seconds(lambda: model.predict(frame, groups=user), 3)
+    predict = seconds(lambda: model.predict(frame, client=user), 3)
     table = Table(
         title="FedResRegressor on the same table, two cores: seconds, and as a ratio to "
         "scikit-learn's SGDRegressor on the encoded global features alone",

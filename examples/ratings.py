@@ -1,4 +1,4 @@
-"""From a table of ratings to a model in use: judge, fit, save, load, go on learning.
+"""From a table of ratings to a model in use: compare, fit, save, load, go on learning.
 
 The table is generated: users rate films; a film's quality is the same for all, the taste for
 genres is each user's own. Most users have few ratings.
@@ -11,9 +11,7 @@ from tempfile import TemporaryDirectory
 
 from sklearn.metrics import root_mean_squared_error
 
-from fedres import FedResRegressor
-from fedres.tables.judging import judge
-from fedres.tables.loading import load
+from fedres import FedResRegressor, compare, load_model
 from fedres.tables.ratings import generate
 
 
@@ -29,8 +27,8 @@ def main(users: int = 300, items: int = 400, rows: int = 20_000) -> dict[str, fl
     model = FedResRegressor(
         client="user_id", categorical_features=["item_id"], local_features=["genres"]
     )
-    verdict = judge(*parts(past), time=past["timestamp"], model=model)
-    print(verdict.sentence())
+    found = compare(past, client="user_id", label="rating", time="timestamp", model=model)
+    print(found.verdict())
 
     model.fit(*parts(past))
     user = past["user_id"].mode()[0]
@@ -39,24 +37,24 @@ def main(users: int = 300, items: int = 400, rows: int = 20_000) -> dict[str, fl
 
     def error(model):
         X, y, user = parts(future)
-        return float(root_mean_squared_error(y, model.predict(X, groups=user)))
+        return float(root_mean_squared_error(y, model.predict(X, client=user)))
 
     with TemporaryDirectory() as folder:
         model.save(Path(folder) / "model")
-        loaded = load(Path(folder) / "model")
-    found = {"as saved": error(loaded)}
+        loaded = load_model(Path(folder) / "model")
+    errors = {"as saved": error(loaded)}
     loaded.partial_fit(*parts(present))
-    found["after another fifth of the rows"] = error(loaded)
+    errors["after another fifth of the rows"] = error(loaded)
     # Now rating by rating, each predicted before it is learned from.
     squares = []
     for row in future.to_dict("records"):
         y = row.pop("rating")
         squares.append((loaded.predict_one(row) - y) ** 2)
         loaded.learn_one(row, y)
-    found["learning from each rating as it comes"] = (sum(squares) / len(squares)) ** 0.5
-    for stage, rmse in found.items():
+    errors["learning from each rating as it comes"] = (sum(squares) / len(squares)) ** 0.5
+    for stage, rmse in errors.items():
         print(f"RMSE on the last fifth, {stage}: {rmse:.3f}")
-    return found
+    return errors
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def digits_with(labels, clients=3):
     """Digits, no row twice. (Rows learned by heart have errors near zero, and large steps make
     chaos of rounding: there, no two programs agree for long.)
     """
-    data = fedres.load("digits")
+    data = fedres.load_data("digits")
     rng = np.random.default_rng(0)
     rows = rng.permutation(len(data.y))[: ROUNDS * clients]
     columns = rng.permutation(data.x.shape[1])

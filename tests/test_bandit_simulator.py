@@ -216,7 +216,7 @@ def test_rewards_are_as_expected():
 
 def test_classes_pay_what_the_client_calls_them():
     world = Multiclass.deal("digits", 6, classes=3, permute=0.4, seed=2)
-    data = fedres.load("digits")
+    data = fedres.load_data("digits")
     order = np.argsort(data.y, kind="stable")
     assert ((world.pays != np.arange(10)).sum(axis=1) == 4).all()
     for client in range(6):

@@ -15,8 +15,8 @@ from fedres.cli import app
 from fedres.simulation import data_files as files
 from fedres.simulation import dataset
 from fedres.simulation import known_sets as sets
-from fedres.simulation.dataset import load
-from fedres.simulation.known_sets import SETS, Known, Source
+from fedres.simulation.dataset import load_data
+from fedres.simulation.known_sets import SETS, Known, SetFiles
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 TEXT = "3 1:0.5 3:-1\n1 2:0.25\n3 1:1 2:2 3:3\n"
@@ -28,7 +28,7 @@ TINY = Known(
     3,
     2,
     "these tests",
-    (Source(("tiny.scale", "tiny.scale.t")), Source(("tiny", "tiny.t"), divide=4)),
+    (SetFiles(("tiny.scale", "tiny.scale.t")), SetFiles(("tiny", "tiny.t"), divide=4)),
     {"tiny.scale": None, "tiny.scale.t.bz2": None},
 )
 
@@ -86,7 +86,7 @@ def fedres(*arguments):
 @pytest.mark.parametrize("suffix", COMPRESS)
 @pytest.mark.parametrize("name", ["own.svm", "own.libsvm", "own.svmlight", "own.scale", "own"])
 def test_svmlight_by_path(tmp_path, name, suffix):
-    found = load(str(write(tmp_path / f"{name}{suffix}")))
+    found = load_data(str(write(tmp_path / f"{name}{suffix}")))
     assert found.name == "own"
     np.testing.assert_array_equal(found.x, X)
     np.testing.assert_array_equal(found.y, Y)
@@ -97,7 +97,7 @@ def test_svmlight_by_path(tmp_path, name, suffix):
 
 def test_svmlight_that_counts_from_zero(tmp_path):
     dump_svmlight_file(X, Y, str(tmp_path / "zero.svm"))
-    np.testing.assert_array_equal(load(tmp_path / "zero.svm").x, X)
+    np.testing.assert_array_equal(load_data(tmp_path / "zero.svm").x, X)
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
@@ -106,7 +106,7 @@ def test_tables_by_path(tmp_path, kind, suffix):
     table = frame(a=[0.5, 0, 1], b=[1, 2, 3], c=[True, False, True], d=["x", "z", "x"])
     plain = tmp_path / f"plain{kind}"
     table.to_csv(plain, index=False) if kind == ".csv" else table.to_parquet(plain)
-    found = load(write(tmp_path / f"own{kind}{suffix}", plain.read_bytes()))
+    found = load_data(write(tmp_path / f"own{kind}{suffix}", plain.read_bytes()))
     np.testing.assert_array_equal(found.x, np.float32([[0.5, 1, 1], [0, 2, 0], [1, 3, 1]]))
     np.testing.assert_array_equal(found.y, [0, 1, 0])
     assert (found.x.dtype, found.y.dtype) == (np.float32, np.int64)
@@ -118,7 +118,7 @@ def test_tables_by_path(tmp_path, kind, suffix):
     [("label,a,b", 0), ("a,Class,b", 1), ("target,a,b", 0), ("y,label,a", 1), ("a,b,c", 2)],
 )
 def test_which_column_is_the_label(tmp_path, columns, label):
-    found = load(write(tmp_path / "own.csv", f"{columns}\n10,20,30\n11,21,31\n10,20,30\n"))
+    found = load_data(write(tmp_path / "own.csv", f"{columns}\n10,20,30\n11,21,31\n10,20,30\n"))
     np.testing.assert_array_equal(found.y, [0, 1, 0])
     np.testing.assert_array_equal(found.x[0], np.delete([10, 20, 30], label))
 
@@ -134,7 +134,7 @@ def test_which_column_is_the_label(tmp_path, columns, label):
 )
 def test_labels_of_any_type_are_numbered_in_order(tmp_path, labels, codes):
     frame(a=[1, 2, 3], label=labels).to_parquet(tmp_path / "own.parquet")
-    np.testing.assert_array_equal(load(tmp_path / "own.parquet").y, codes)
+    np.testing.assert_array_equal(load_data(tmp_path / "own.parquet").y, codes)
 
 
 # Files that are not right
@@ -151,12 +151,12 @@ def test_a_truncated_file_is_named_and_not_cached(tmp_path, cache, kind, suffix)
     else:
         table.to_csv(plain, index=False) if kind == ".csv" else table.to_parquet(plain)
     path = write(tmp_path / f"own{kind}{suffix}", plain.read_bytes())
-    assert len(load(path).y) == 999
+    assert len(load_data(path).y) == 999
     for part in (0.9, 0.5, 0.001):
         cut = tmp_path / f"cut{kind}{suffix}"
         cut.write_bytes(path.read_bytes()[: int(path.stat().st_size * part)])
         with pytest.raises(ValueError, match=rf"cut\{kind}\{suffix} is cut short or damaged: \w"):
-            load(cut)
+            load_data(cut)
     assert len(entries(cache)) == 1
 
 
@@ -191,7 +191,7 @@ def test_what_is_wrong_is_said(tmp_path, cache, name, text, message):
     path = tmp_path / name
     path.write_bytes(b"no gzip" if text is None else text.encode())
     with pytest.raises(ValueError, match=message) as caught:
-        load(path)
+        load_data(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not entries(cache)
@@ -199,7 +199,7 @@ def test_what_is_wrong_is_said(tmp_path, cache, name, text, message):
 
 def test_unknown_names():
     with pytest.raises(ValueError, match=r"'lettre': choose one of digits, letter.*the path of"):
-        load("lettre")
+        load_data("lettre")
 
 
 # The cache
@@ -210,11 +210,11 @@ def no_parsing(*_):
 
 
 def test_the_second_load_comes_from_the_cache(tmp_path, cache, monkeypatch):
-    first = load(write(tmp_path / "own.svm.gz"))
+    first = load_data(write(tmp_path / "own.svm.gz"))
     assert [entry.suffix for entry in entries(cache)] == [".npz"]
     monkeypatch.setattr(files, "_parse", no_parsing)
     files._read.cache_clear()
-    second = load(tmp_path / "own.svm.gz")
+    second = load_data(tmp_path / "own.svm.gz")
     np.testing.assert_array_equal(first.x, second.x)
     np.testing.assert_array_equal(first.y, second.y)
     assert second.x.flags.c_contiguous
@@ -222,23 +222,23 @@ def test_the_second_load_comes_from_the_cache(tmp_path, cache, monkeypatch):
 
 def test_in_one_process_not_even_the_cache_is_read(tmp_path, monkeypatch):
     path = write(tmp_path / "own.svm")
-    load(path).x[:] = 7  # what one caller does is nothing to the next
+    load_data(path).x[:] = 7  # what one caller does is nothing to the next
     monkeypatch.setattr(files, "_parse", no_parsing)
     monkeypatch.setattr(files, "_recall", no_parsing)
-    np.testing.assert_array_equal(load(path).x, X)
+    np.testing.assert_array_equal(load_data(path).x, X)
 
 
 def test_a_changed_file_is_read_again(tmp_path):
     path = write(tmp_path / "own.svm")
-    load(path)
+    load_data(path)
     write(path, "2 1:7\n3 1:8\n")
-    np.testing.assert_array_equal(load(path).y, [2, 3])
+    np.testing.assert_array_equal(load_data(path).y, [2, 3])
 
 
 @pytest.mark.parametrize("damage", ["empty", "half", "flipped", "garbage", "other", "folder"])
 def test_a_damaged_entry_is_made_again(tmp_path, cache, damage):
     path = write(tmp_path / "own.svm")
-    load(path)
+    load_data(path)
     (entry,) = entries(cache)
     whole = bytearray(entry.read_bytes())
     flipped = whole.copy()
@@ -255,9 +255,9 @@ def test_a_damaged_entry_is_made_again(tmp_path, cache, damage):
     files._read.cache_clear()
     if damage == "folder":
         with pytest.warns(UserWarning, match="not cached"):
-            np.testing.assert_array_equal(load(path).x, X)
+            np.testing.assert_array_equal(load_data(path).x, X)
         return
-    np.testing.assert_array_equal(load(path).x, X)
+    np.testing.assert_array_equal(load_data(path).x, X)
     assert entry.read_bytes() == whole
     assert len(entries(cache)) == 1
 
@@ -269,7 +269,7 @@ def test_an_entry_is_written_whole_or_not_at_all(tmp_path, cache, monkeypatch):
 
     monkeypatch.setattr(np, "savez", full)
     with pytest.warns(UserWarning, match="No space left"):
-        found = load(write(tmp_path / "own.svm"))
+        found = load_data(write(tmp_path / "own.svm"))
     np.testing.assert_array_equal(found.x, X)
     assert not entries(cache)
 
@@ -282,7 +282,7 @@ def test_an_entry_is_written_whole_or_not_at_all(tmp_path, cache, monkeypatch):
 def test_names_that_a_set_is_found_under(folder, names, suffix):
     write(folder / (names[0] + suffix))
     write(folder / (names[1] + suffix), "1 1:4\n9 2:8\n")
-    found = load("tiny")
+    found = load_data("tiny")
     scale = 4 if names[0] == "tiny" else 1
     np.testing.assert_array_equal(found.x, X / scale)
     np.testing.assert_array_equal(found.y, Y)  # labels keep their values
@@ -296,59 +296,64 @@ def test_both_parts_come_from_one_source(folder):
     write(folder / "tiny")
     write(folder / "tiny.scale.t", "1 1:4\n9 2:8\n")
     with pytest.raises(ValueError, match="tiny is not here"):
-        load("tiny")
+        load_data("tiny")
 
 
 def test_a_set_with_too_few_rows_is_cut_short(folder, cache):
     write(folder / "tiny.scale", TEXT.split("\n", 1)[1])
     write(folder / "tiny.scale.t", "1 1:4\n9 2:8\n")
     with pytest.raises(ValueError, match=r"tiny.scale is cut short or damaged: it has 2 rows"):
-        load("tiny")
+        load_data("tiny")
     assert not entries(cache)
-    assert len(load(folder / "tiny.scale").y) == 2
+    assert len(load_data(folder / "tiny.scale").y) == 2
     files._read.cache_clear()
     with pytest.raises(ValueError, match=r"tiny.scale is cut short or damaged: it has 2 rows"):
-        load("tiny")
+        load_data("tiny")
 
 
 def test_a_set_with_too_many_features_is_damaged(folder):
     write(folder / "tiny.scale", TEXT.replace("3:3", "33:3"))
     write(folder / "tiny.scale.t", "1 1:4\n9 2:8\n")
     with pytest.raises(ValueError, match="3 rows of 33 features, the set has 3 of 3"):
-        load("tiny")
+        load_data("tiny")
 
 
 def test_what_to_do_where_a_set_is_absent(folder, monkeypatch):
     with pytest.raises(ValueError, match=r"`fedres data get letter`, or put letter.scale and") as a:
-        load("letter")
+        load_data("letter")
     assert f"into {folder} (FEDRES_DATA)" in str(a.value)
     monkeypatch.setenv("FEDRES_DATA", "")
     with pytest.raises(ValueError, match="into a folder and set FEDRES_DATA to it"):
-        load("letter")
+        load_data("letter")
     with pytest.raises(ValueError, match=r"texture is not here: put texture.train.libsvm "):
-        load("texture")
+        load_data("texture")
 
 
 def test_the_sample_of_sensorless_says_so(folder, monkeypatch):
     monkeypatch.setitem(SETS, "big", Known("big", (9,), 3, 2, "these tests", sample="small"))
     monkeypatch.setitem(SETS, "small", Known("small", (3,), 3, 2, "these tests", note="a sample"))
     write(folder / "small.train.libsvm")
-    found = load("big")
+    found = load_data("big")
     assert (found.name, found.note) == ("small", "a sample")
     write(folder / "big.train.libsvm", "1 1:1\n" * 9)
-    found = load("big")
+    found = load_data("big")
     assert (found.name, found.note) == ("big", "")
 
 
 def test_unscaled_features_are_the_last_resort(folder, monkeypatch):
     known = Known(
-        "raw", (3,), 3, 2, "these tests", (Source(("raw.s",)), Source(("raw",), note="not scaled"))
+        "raw",
+        (3,),
+        3,
+        2,
+        "these tests",
+        (SetFiles(("raw.s",)), SetFiles(("raw",), note="not scaled")),
     )
     monkeypatch.setitem(SETS, "raw", known)
     write(folder / "raw")
-    assert load("raw").note == "not scaled"
+    assert load_data("raw").note == "not scaled"
     write(folder / "raw.train.libsvm", TEXT.replace("0.5", "0.75"))
-    found = load("raw")
+    found = load_data("raw")
     assert found.note == ""
     assert found.x[0, 0] == 0.75
 
@@ -357,7 +362,7 @@ def test_unscaled_features_are_the_last_resort(folder, monkeypatch):
     "name", [*map(here, ["letter", "pendigits", "satimage", "sensorless2200", "texture"])]
 )
 def test_real_sets_are_as_the_registry_says(name):
-    known, found = SETS[name], load(name)
+    known, found = SETS[name], load_data(name)
     assert found.x.shape == (known.rows[0], known.features)
     assert len(np.unique(found.y)) == known.classes
     if len(known.rows) == 1:
@@ -370,12 +375,12 @@ def test_real_sets_are_as_the_registry_says(name):
 
 @pytest.mark.parametrize("name", [here("pendigits")])
 def test_libsvms_own_files_give_the_same_numbers(tmp_path, monkeypatch, name):
-    ours = load(name)
+    ours = load_data(name)
     for part, x, y in (("", ours.x, ours.y), (".t", ours.x_test, ours.y_test)):
         path = tmp_path / f"{name}{part}"
         dump_svmlight_file((x * 100).round(), y, str(path), zero_based=False)
     monkeypatch.setenv("FEDRES_DATA", str(tmp_path))
-    theirs = load(name)
+    theirs = load_data(name)
     np.testing.assert_array_equal(theirs.x, ours.x)
     np.testing.assert_array_equal(theirs.x_test, ours.x_test)
     np.testing.assert_array_equal(theirs.y_test, ours.y_test)
@@ -411,7 +416,7 @@ def test_get_downloads_once(folder, site, cache):
     assert done.exit_code == 0, done.exception
     assert "tiny: 3 training rows" in done.output
     assert "digits is already here" in done.output
-    np.testing.assert_array_equal(load("tiny").x, X)
+    np.testing.assert_array_equal(load_data("tiny").x, X)
     assert {path.name for path in (cache / "downloads").iterdir()} == set(TINY.downloads)
     assert "tiny is already here" in fedres("data", "get", "tiny").output
 
@@ -426,7 +431,7 @@ def test_get_does_not_keep_what_is_broken(folder, site, cache):
 
 def test_get_checks_the_hash(folder, site, cache, monkeypatch):
     downloads = {"tiny.scale": "md5:" + 32 * "0"}
-    known = Known("tiny", (3,), 3, 2, "these tests", (Source(("tiny.scale",)),), downloads)
+    known = Known("tiny", (3,), 3, 2, "these tests", (SetFiles(("tiny.scale",)),), downloads)
     monkeypatch.setitem(SETS, "tiny", known)
     write(site / "tiny.scale")
     assert "does not match" in str(fedres("data", "get", "tiny").exception)

@@ -1,5 +1,8 @@
 """The estimators keep scikit-learn's and river's conventions, and learn."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fedres import FedResClassifier, FedResRegressor
+from fedres import FedResClassifier, FedResRegressor, register_with_river
 from fedres.tables.client_ids import Clients
-from fedres.tables.sgd_tuning import hold_out
+from fedres.tables.sgd_tuning import split_for_tuning
 
 ROW_BY_ROW = dict.fromkeys(
     (
@@ -28,7 +32,11 @@ ROW_BY_ROW = dict.fromkeys(
 
 
 @parametrize_with_checks(
-    [FedResRegressor(), FedResClassifier(), FedResRegressor(solver="erm")],
+    [
+        FedResRegressor(client=False),
+        FedResClassifier(client=False),
+        FedResRegressor(client=False, solver="erm"),
+    ],
     expected_failed_checks=lambda model: ROW_BY_ROW if model.solver == "erm" else {},
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
@@ -51,7 +59,7 @@ def ratings(n=3000, users=30, films=40, seed=0, noise=0.3):
 @pytest.fixture(scope="module")
 def fitted():
     X, y, user = ratings()
-    return FedResRegressor(local_features="genres").fit(X[:2000], y[:2000], groups=user[:2000])
+    return FedResRegressor(local_features="genres").fit(X[:2000], y[:2000], client=user[:2000])
 
 
 def rmse(a, b):
@@ -61,11 +69,11 @@ def rmse(a, b):
 def test_personal_and_shared_beat_either_alone(fitted):
     X, y, user = ratings()
     held = slice(2000, None)
-    errors = {"fedres": rmse(fitted.predict(X[held], groups=user[held]), y[held])}
+    errors = {"fedres": rmse(fitted.predict(X[held], client=user[held]), y[held])}
     for method in ("independent", "central"):
         model = clone(fitted).set_params(method=method)
-        model.fit(X[:2000], y[:2000], groups=user[:2000])
-        errors[method] = rmse(model.predict(X[held], groups=user[held]), y[held])
+        model.fit(X[:2000], y[:2000], client=user[:2000])
+        errors[method] = rmse(model.predict(X[held], client=user[held]), y[held])
     assert errors["fedres"] < 0.4  # of which noise is 0.3
     assert errors["fedres"] < 0.7 * min(errors["independent"], errors["central"])
 
@@ -81,7 +89,7 @@ def test_a_prediction_is_the_sum_of_both_models(fitted):
         row = dict(zip(fitted.encoder_.names_local, np.ravel(x_local[[k]]), strict=True))
         expected[k] += sum(row[name] * table[name] for name in own.names)
     assert shared.names == fitted.encoder_.names_global
-    np.testing.assert_allclose(fitted.predict(X[:50], groups=user[:50]), expected, atol=1e-4)
+    np.testing.assert_allclose(fitted.predict(X[:50], client=user[:50]), expected, atol=1e-4)
 
 
 def test_local_models_are_a_mapping(fitted):
@@ -100,15 +108,15 @@ def test_unseen_clients_get_the_global_model(fitted):
     x_global, _ = fitted.encoder_.transform(X[:20])
     shared = fitted.global_model_
     expected = x_global @ shared.weights + shared.constant
-    for groups in (["nobody"] * 20, [7] * 20, None):
-        np.testing.assert_allclose(fitted.predict(X[:20], groups=groups), expected, atol=1e-4)
-    assert not np.allclose(fitted.predict(X[:20], groups=user[:20]), expected, atol=1e-2)
+    for client in (["nobody"] * 20, [7] * 20, [None] * 20, False):
+        np.testing.assert_allclose(fitted.predict(X[:20], client=client), expected, atol=1e-4)
+    assert not np.allclose(fitted.predict(X[:20], client=user[:20]), expected, atol=1e-2)
 
 
 def test_predictions_stay_within_the_labels_seen(fitted):
     X, y, user = ratings()
     wild = X.assign(year=1e6)
-    predictions = fitted.predict(wild, groups=user)
+    predictions = fitted.predict(wild, client=user)
     assert predictions.min() >= y[:2000].min()
     assert predictions.max() <= y[:2000].max()
 
@@ -128,7 +136,7 @@ def test_clients_with_three_rows_do_not_overfit():
     errors = {}
     for method in ("fedres", "central", "independent"):
         model = FedResRegressor(method=method).fit(X, y, user)
-        errors[method] = [rmse(model.predict(X, groups), y) for X, y, groups in tests]
+        errors[method] = [rmse(model.predict(X, client), y) for X, y, client in tests]
     assert errors["fedres"][0] < errors["central"][0]
     assert errors["fedres"][1] < 0.95 * errors["central"][1]
     assert errors["fedres"][0] < 0.9 * errors["independent"][0]
@@ -170,7 +178,7 @@ def test_two_classes_are_one_problem():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 2))
     y = X[:, 0] > 0
-    model = FedResClassifier().fit(X, y)
+    model = FedResClassifier(client=False).fit(X, y)
     odds = model.decision_function(X)
     assert odds.shape == (400,)
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], 1 / (1 + np.exp(-odds)))
@@ -225,7 +233,7 @@ def test_the_same_again():
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=20), st.integers(0, 1000))
 def test_rows_held_out_leave_every_client_some(counts, seed):
     client = np.repeat(np.arange(len(counts)), counts)
-    rest, held = hold_out(client, np.random.RandomState(seed))
+    rest, held = split_for_tuning(client, np.random.RandomState(seed))
     assert sorted([*rest, *held]) == list(range(len(client)))
     assert set(client[rest]) == set(client)
     assert (
@@ -251,13 +259,54 @@ def test_dataframe_array_and_csr_hold_the_same():
 
 def test_the_client_may_be_a_column():
     X, y, user = ratings(600)
-    by_groups = FedResRegressor().fit(X, y, groups=user)
+    by_argument = FedResRegressor().fit(X, y, client=user)
     by_column = FedResRegressor(client="user").fit(X.assign(user=user), y)
-    expected = by_groups.predict(X, groups=user)
+    expected = by_argument.predict(X, client=user)
     np.testing.assert_array_equal(by_column.predict(X.assign(user=user)), expected)
-    np.testing.assert_array_equal(by_column.predict(X, groups=user), expected)
-    with pytest.raises(ValueError, match="no column 'user', which names the clients"):
+    np.testing.assert_array_equal(by_column.predict(X, client=user), expected)
+    with pytest.raises(ValueError, match="X has no 'user', which names the clients"):
         FedResRegressor(client="user").fit(X, y)
+
+
+NOBODY = "X names no client: give client, the id of each row's, or let the parameter client of"
+
+
+def test_personalisation_is_not_dropped_in_silence():
+    X, y, user = ratings(600)
+    for act in (FedResRegressor().fit, FedResRegressor().partial_fit):
+        with pytest.raises(ValueError, match=NOBODY):
+            act(X, y)
+    with pytest.raises(ValueError, match="the row names no client"):
+        FedResRegressor().learn_one({"year": 1970.0}, 2.0)
+    with pytest.raises(ValueError, match="client is 'user' for 600 rows of X: give one client id"):
+        FedResRegressor().fit(X, y, client="user")
+    with pytest.raises(ValueError, match="client must name a column or be None or False, not 7"):
+        FedResRegressor(client=7).fit(X, y)
+    classifier = FedResClassifier(client="user", passes=1).fit(X, y > 0, user)
+    for act in (classifier.predict, classifier.predict_proba, classifier.decision_function):
+        with pytest.raises(ValueError, match="X names no client and the model knows 30: name it"):
+            act(X)
+    with pytest.raises(ValueError, match="X names no client and the model knows 30"):
+        classifier.score(X, y > 0)
+    with pytest.raises(ValueError, match="the row names no client and the model knows 30"):
+        classifier.predict_one({"year": 1970.0})
+
+
+def test_all_rows_may_be_one_clients_if_that_is_said():
+    X, y, user = ratings(600)
+    said = FedResRegressor(client=False, passes=1).fit(X, y)
+    named = FedResRegressor(passes=1).fit(X, y, ["ann"] * 600)
+    once = FedResRegressor(passes=1).fit(X, y, client=False)
+    for model in (said, once):
+        np.testing.assert_array_equal(model.predict(X), named.predict(X))
+        assert len(model.clients_) == 1
+    said.learn_one({"year": 1970.0}, 2.0)
+    assert np.isfinite(said.predict_one({"year": 1970.0}))
+    central = FedResRegressor(method="central", passes=1)
+    expected = clone(central).fit(X, y).predict(X)
+    np.testing.assert_array_equal(central.fit(X, y, user).predict(X), expected)
+    with pytest.raises(ValueError, match="X has no 'user'"):
+        FedResRegressor(method="central", client="user").fit(X, y)
 
 
 def test_numbers_and_strings_name_clients():
@@ -269,7 +318,7 @@ def test_numbers_and_strings_name_clients():
         clients.learn(["ann"], 1)
     assert clients.ids == [5, 7]
     for bad, why in [
-        ([None], "no client in row 0"),
+        ([None], "client is missing in row 0"),
         ([1.5], "not 1.5"),
         ([(1, 2)], r"not \(1, 2\)"),
     ]:
@@ -289,8 +338,8 @@ def test_numbers_and_strings_name_clients():
         ({}, {"y": [np.nan] * 100}, "y contains NaN"),
         ({}, {"y": ["a"] * 100}, "y must be numbers"),
         ({}, {"y": [1.0] * 99}, "inconsistent numbers of samples"),
-        ({}, {"groups": ["ann"] * 99}, r"groups has shape \(99,\) for 100 rows of X"),
-        ({}, {"groups": [None, *"a" * 99]}, "groups has no client in row 0"),
+        ({}, {"client": ["ann"] * 99}, r"client has shape \(99,\) for 100 rows of X"),
+        ({}, {"client": [None, *"a" * 99]}, "client is missing in row 0"),
         ({}, {"X": pd.DataFrame({"a": [np.inf] * 100})}, "column 'a' has inf in row 0"),
         ({}, {"X": np.full((100, 1), np.inf)}, "X contains infinity"),
         ({"solver": "erm"}, {"X": csr_array((100, 3000))}, "at most 2000 global features"),
@@ -300,7 +349,7 @@ def test_mistakes_are_one_sentence_and_change_nothing(options, change, message):
     X, y, user = ratings(100)
     model = FedResRegressor(passes=1).fit(X, y, user)
     before = model.predict(X, user)
-    good = {"X": X, "y": y, "groups": user}
+    good = {"X": X, "y": y, "client": user}
     model.set_params(**options)
     with pytest.raises(ValueError, match=message):
         model.fit(**{**good, **change})
@@ -312,7 +361,7 @@ def test_mistakes_are_one_sentence_and_change_nothing(options, change, message):
     [
         ({"y": [0.0] * 99 + [1e30]}, "y has 1e.30 in row 99, more than 1e.08 times the spread"),
         ({"y": [0.0] * 99 + [np.inf]}, "y contains infinity"),
-        ({"groups": [1] * 100}, "clients are known by ids such as 'user"),
+        ({"client": [1] * 100}, "clients are known by ids such as 'user"),
         ({"year": 1e30}, "a feature is .* times its spread"),
         ({"film": None}, "missing"),
     ],
@@ -321,7 +370,7 @@ def test_mistakes_later_on_change_nothing_either(change, message):
     X, y, user = ratings(100)
     model = FedResRegressor().partial_fit(X, y, user)
     before, clients = model.predict(X, user), list(model.clients_)
-    good = {"X": X, "y": y, "groups": user}
+    good = {"X": X, "y": y, "client": user}
     if "year" in change:
         change = {"X": X.assign(**change)}
     elif "film" in change:
@@ -332,14 +381,27 @@ def test_mistakes_later_on_change_nothing_either(change, message):
     assert model.clients_ == clients
 
 
+@pytest.mark.parametrize("kind", [pd.DataFrame, np.array])
+def test_a_batch_without_rows_changes_nothing_once_there_is_a_model(kind):
+    X, y, user = ratings(100)
+    X = kind(X[["year"]])
+    with pytest.raises(ValueError, match=r"0 rows|0 sample"):
+        FedResRegressor().partial_fit(X[:0], y[:0], user[:0])
+    model = FedResRegressor().partial_fit(X, y, user)
+    before = model.predict(X, user)
+    assert model.partial_fit(X[:0], y[:0], user[:0]) is model
+    np.testing.assert_array_equal(model.predict(X, user), before)
+    assert model.predict(X[:0], user[:0]).shape == (0,)
+
+
 def test_classes_are_named_when_training_begins():
     X = np.arange(6.0)[:, None]
-    model = FedResClassifier().partial_fit(X, [0, 1, 0, 1, 0, 1], classes=[0, 1, 2])
+    model = FedResClassifier(client=False).partial_fit(X, [0, 1, 0, 1, 0, 1], classes=[0, 1, 2])
     assert model.classes_.tolist() == [0, 1, 2]
     with pytest.raises(ValueError, match="y has 3, and the classes are 0, 1, 2"):
         model.partial_fit(X, [0, 1, 2, 3, 0, 1])
     with pytest.raises(ValueError, match="only one class, 1"):
-        FedResClassifier().fit(X, [1] * 6)
+        FedResClassifier(client=False).fit(X, [1] * 6)
 
 
 # Other people's machinery.
@@ -351,14 +413,27 @@ def test_in_a_pipeline_and_a_grid_search_with_routing():
     with sklearn.config_context(enable_metadata_routing=True):
         model = FedResRegressor(passes=1)
         for ask in (model.set_fit_request, model.set_score_request, model.set_predict_request):
-            ask(groups=True)
+            ask(client=True)
         pipeline = make_pipeline(MinMaxScaler().set_output(transform="pandas"), model)
         search = GridSearchCV(pipeline, {"fedresregressor__shrinkage": [0.0, 10.0]}, cv=KFold(2))
-        search.fit(X, y, groups=user)
+        search.fit(X, y, client=user)
         assert search.best_estimator_[-1].clients_ == list(dict.fromkeys(user))
-        assert search.score(X, y, groups=user) > search.score(X, y) + 0.1
-    pipeline.fit(X, y, fedresregressor__groups=user)
-    assert pipeline.predict(X, groups=user).shape == (600,)
+        shared = search.best_estimator_.predict(X, client=False)
+        assert search.score(X, y, client=user) > r2_score(y, shared) + 0.1
+    pipeline.fit(X, y, fedresregressor__client=user)
+    assert pipeline.predict(X, client=user).shape == (600,)
+
+
+def test_in_cross_validation():
+    rng = np.random.default_rng(0)
+    X, user = rng.normal(size=(600, 2)), rng.integers(0, 10, 600)
+    y = X[:, 0] + 3 * rng.normal(size=10)[user]
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = FedResRegressor().set_fit_request(client=True).set_score_request(client=True)
+        assert cross_val_score(model, X, y, params={"client": user}, cv=3).min() > 0.95
+    # scikit-learn keeps groups to itself: the model would hear of no client.
+    with pytest.raises(ValueError, match=NOBODY):
+        cross_val_score(FedResRegressor(), X, y, groups=user, cv=GroupKFold(3))
 
 
 def test_in_a_grid_search_without_routing():
@@ -375,24 +450,24 @@ def rows_as_dicts(X, user):
 def test_one_row_is_predicted_as_in_a_table():
     X, y, user = ratings(300)
     for y_, model in [(y, FedResRegressor()), (y > 0, FedResClassifier())]:
-        model.set_params(client="who").fit(X, y_, groups=user)
-        expected = model.predict(X[:30], groups=user[:30]).tolist()
+        model.set_params(client="who").fit(X, y_, client=user)
+        expected = model.predict(X[:30], client=user[:30]).tolist()
         rows = rows_as_dicts(X[:30], user[:30])
         assert [model.predict_one(row) for row in rows] == expected
         assert rows[0]["who"] == user[0]
     proba = model.predict_proba_one(rows[0])
     assert list(proba) == [False, True]
-    assert proba[True] == model.predict_proba(X[:1], groups=user[:1])[0, 1]
+    assert proba[True] == model.predict_proba(X[:1], client=user[:1])[0, 1]
 
 
 def test_one_row_is_learned_as_in_a_table():
     X, y, user = ratings(300)
-    begun = {"X": X[:200], "y": y[:200], "groups": user[:200]}
+    begun = {"X": X[:200], "y": y[:200], "client": user[:200]}
     tables = FedResRegressor().partial_fit(**begun).partial_fit(X[200:], y[200:], user[200:])
     rows = FedResRegressor(client="who").partial_fit(**begun)
     for row, label in zip(rows_as_dicts(X[200:], user[200:]), y[200:], strict=True):
         rows.learn_one(row, label)
-    np.testing.assert_array_equal(rows.predict(X, groups=user), tables.predict(X, groups=user))
+    np.testing.assert_array_equal(rows.predict(X, client=user), tables.predict(X, client=user))
 
 
 def stream(n, seed=0):
@@ -404,9 +479,22 @@ def stream(n, seed=0):
         yield {"user": user, "size": 1000 * x, "film": film}, y
 
 
+def test_river_is_told_of_the_estimators_only_when_asked():
+    code = (
+        "from river import base, metrics; import fedres; "
+        "both = fedres.FedResRegressor(client='u'), fedres.FedResClassifier(client='u'); "
+        "kinds = base.Regressor, base.Classifier; "
+        "print([isinstance(*one) for one in zip(both, kinds)]); fedres.register_with_river(); "
+        "print([isinstance(*one) for one in zip(both, kinds)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["[False, False]", "[True, True]"]
+
+
 def test_in_river_regression():
     from river import compose, evaluate, metrics
 
+    register_with_river()
     model = FedResRegressor(client="user")
     assert model.predict_one({"user": 1, "size": 2.0}) == 0
     mae = evaluate.progressive_val_score(stream(1000), model, metrics.MAE())
@@ -423,6 +511,7 @@ def test_in_river_classification():
     def labelled(n):
         return ((x, "high" if y > 110 else "low" if y < 90 else "mid") for x, y in stream(n))
 
+    register_with_river()
     model = FedResClassifier(client="user")
     assert model.predict_one({"user": 1}) is None
     assert model.predict_proba_one({"user": 1}) == {}
@@ -439,7 +528,7 @@ def test_in_river_classification():
 @pytest.mark.parametrize(
     ("x", "y", "message"),
     [
-        ({"size": 1.0}, 1.0, "the row has no 'user', which names its client"),
+        ({"size": 1.0}, 1.0, "the row has no 'user', which names the clients"),
         ({"user": "ann", "size": 1.0}, 1.0, "of another kind"),
         ({"user": 1, "size": np.inf}, 1.0, "column 'size' has inf"),
         ({"user": 1, "size": 1.0}, np.nan, "y must be a finite number, not nan"),

@@ -33,7 +33,7 @@ from fedres.flower.samples import ROWS, labels, open_source
 from fedres.flower.server_state import ServerState
 from fedres.flower.state_files import read_facts
 from fedres.tables.encoder import Encoder
-from fedres.tables.loading import load
+from fedres.tables.stored_estimator import load_model
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -262,14 +262,14 @@ def test_a_run_over_a_grid(tmp_path, shop, late):
     assert state.reason == "rounds"
     write_global(state.folder / "model", settings, state.global_)
     frame = pd.read_csv(table)
-    shared = load(state.folder / "model")
+    shared = load_model(state.folder / "model")
     assert shared.clients_ == []
     assert shared.predict(frame.drop(columns=["sales", "at"])).shape == (60,)
     sources = {}
     for name in ("north", "south"):
         folder = tmp_path / "state" / name
         sources[name] = open_source(settings, nodes[5], name, folder)
-        personal = load(folder / "model")
+        personal = load_model(folder / "model")
         own = frame[frame["shop"] == name].drop(columns=["sales", "at"])
         predicted = personal.predict(own)
         # Exactly what both models add up to, in units of the label.
@@ -365,7 +365,7 @@ def test_digits_as_built_in_data(tmp_path):
     state = run_in_process(settings, nodes)
     assert sorted(state.members) == ["client-0", "client-1", "client-2"]
     test = tables(3)[1].test
-    personal = load(tmp_path / "run" / "clients" / "client-1" / "model")
+    personal = load_model(tmp_path / "run" / "clients" / "client-1" / "model")
     assert personal.score(test.drop(columns="label"), test["label"]) > 0.85
 
 

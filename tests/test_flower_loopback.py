@@ -21,7 +21,7 @@ from fedres.flower.replay import replay, unused
 from fedres.flower.run_folder import CHECKPOINT, read_log
 from fedres.flower.samples import ROWS, StoredSource
 from fedres.flower.state_files import read_facts
-from fedres.tables.loading import load
+from fedres.tables.stored_estimator import load_model
 
 PATIENCE = 400.0  # seconds: generous, as other work may keep the machine busy
 QUIET = Console(quiet=True)
@@ -115,7 +115,7 @@ def test_killed_nodes_and_a_killed_server_lose_nothing_and_count_nothing_twice(t
         lines += [o for o in unused(memory, settings) if (name, o["number"]) not in set(pairs)]
     # The same rows, in the same order and as late, through the reference objects.
     published, clients = replay(settings, lines, sources)
-    model = load(tmp_path / "run" / "model")
+    model = load_model(tmp_path / "run" / "model")
     np.testing.assert_allclose(
         published[facts["version"]].weights[:-1], model.global_model_.weights, atol=1e-3
     )
@@ -129,7 +129,7 @@ def test_killed_nodes_and_a_killed_server_lose_nothing_and_count_nothing_twice(t
 
     # What is left behind predicts without any server.
     table = pd.read_csv(tmp_path / "clinic-0.csv")
-    personal = load(state_of(tmp_path, settings, 0) / "model")
+    personal = load_model(state_of(tmp_path, settings, 0) / "model")
     assert personal.clients_ == ["clinic-0"]
     assert model.clients_ == []
     assert personal.score(table.drop(columns="ill"), table["ill"]) > 0.9

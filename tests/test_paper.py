@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedres.paper.claims import above, judge
+from fedres.paper.claims import above, judge_claims
 from fedres.paper.protocol import FIGURES, SYNTHETIC, StepSizes, cases, possible_clients
 from fedres.paper.reproduce import reproduce
 from fedres.paper.tuning import TUNING_SEEDS
@@ -105,7 +105,7 @@ def made_up(gap, seeds=20):
     ("gap", "verdict"), [(0.05, "holds"), (-0.05, "does not hold"), (0.0, "undecided")]
 )
 def test_claims_are_judged_by_paired_differences(gap, verdict):
-    claims = judge(made_up(gap), "aligned")
+    claims = judge_claims(made_up(gap), "aligned")
     claim = next(claim for claim in claims if claim.statement.startswith("Independent outperforms"))
     assert claim.verdict == verdict
     # paired: the spread of the level, ten times the gap, is not in the interval

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedres import FedResClassifier, FedResRegressor
+from fedres import FedResClassifier, FedResRegressor, load_data, load_model
 from fedres.tables import storage
-from fedres.tables.loading import load
 from test_estimators import ratings, rows_as_dicts, stream
 
 
@@ -26,7 +25,7 @@ def saved(tmp_path_factory):
 def test_all_is_as_it_was(saved):
     model, folder = saved
     X, _, user = ratings(600)
-    again = load(folder)
+    again = load_model(folder)
     assert type(again) is FedResRegressor
     assert again.get_params() == model.get_params()
     assert again.clients_ == model.clients_
@@ -50,7 +49,7 @@ def test_classes_keep_their_type(classes, tmp_path):
     labels = labels if classes != [0.5, 1.5] else labels.astype(str)
     model = FedResClassifier().fit(X, labels, user)
     model.save(tmp_path / "model")
-    again = load(tmp_path / "model")
+    again = load_model(tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(X, user), model.predict_proba(X, user))
     assert again.classes_.dtype == model.classes_.dtype
     assert again.predict(X, user).tolist() == model.predict(X, user).tolist()
@@ -63,31 +62,31 @@ def test_the_other_solver_and_methods(tmp_path):
     ):
         model = FedResRegressor(**options).fit(X, y, user)
         model.save(tmp_path / str(k))
-        again = load(tmp_path / str(k))
+        again = load_model(tmp_path / str(k))
         np.testing.assert_array_equal(again.predict(X, user), model.predict(X, user))
 
 
 def test_one_client_takes_its_model_along(saved, tmp_path):
     model, folder = saved
     X, y, user = ratings(600)
-    own = load(folder, client="user 7")
+    own = load_model(folder, client="user 7")
     mine = user == "user 7"
     assert own.clients_ == ["user 7"]
-    expected = model.predict(X[mine], groups=user[mine])
-    np.testing.assert_array_equal(own.predict(X[mine], groups=user[mine]), expected)
+    expected = model.predict(X[mine], client=user[mine])
+    np.testing.assert_array_equal(own.predict(X[mine], client=user[mine]), expected)
     np.testing.assert_array_equal(own.predict(X[mine]), expected)
     row = X[mine].to_dict("records")[0]
     assert own.predict_one(row) == expected[0]
-    whole = load(folder)
+    whole = load_model(folder)
     whole.partial_fit(X[mine], y[mine], user[mine])
     own.partial_fit(X[mine], y[mine], user[mine])
     np.testing.assert_array_equal(
         own.predict(X[mine], user[mine]), whole.predict(X[mine], user[mine])
     )
     own.save(tmp_path / "own")
-    assert load(tmp_path / "own").clients_ == ["user 7"]
+    assert load_model(tmp_path / "own").clients_ == ["user 7"]
     with pytest.raises(ValueError, match="knows no client 'zed'"):
-        load(folder, client="zed")
+        load_model(folder, client="zed")
 
 
 def test_one_client_reads_only_its_own(saved, monkeypatch):
@@ -107,7 +106,7 @@ def test_one_client_reads_only_its_own(saved, monkeypatch):
         "group",
         lambda self, name, *a, **k: groups.append(name) or group(self, name, *a, **k),
     )
-    own = load(folder, client="user 7")
+    own = load_model(folder, client="user 7")
     assert groups == ["global"]
     assert max(size for _, _, size in read) <= own.encoder_.width_local + 1
 
@@ -147,7 +146,7 @@ def test_stopping_and_going_on_is_never_having_stopped(tmp_path_factory, pieces,
                 stopped.learn_one(row, label)
         if "saved" in how:
             stopped.save(folder)
-            stopped = load(folder)
+            stopped = load_model(folder)
     for mine, theirs in zip(stopped._models.pack(8), straight._models.pack(8), strict=True):
         for name in theirs:
             np.testing.assert_array_equal(mine[name], theirs[name])
@@ -168,7 +167,7 @@ def test_models_that_began_with_dicts_go_on_likewise(tmp_path_factory, stops, cl
         stopped.learn_one(x, label)
         if n in stops:
             stopped.save(folder)
-            stopped = load(folder)
+            stopped = load_model(folder)
     assert stopped.encoder_ == straight.encoder_
 
 
@@ -182,18 +181,20 @@ def test_what_is_damaged_or_foreign_is_refused(saved, tmp_path):
     content[-1] ^= 1
     part.write_bytes(content)
     with pytest.raises(ValueError, match=r"local-\w+.safetensors is damaged"):
-        load(tmp_path / "model")
+        load_model(tmp_path / "model")
     storage.write(tmp_path / "other", {"kind": "toaster"}, {})
     with pytest.raises(ValueError, match="holds a toaster, not a model that can be loaded"):
-        load(tmp_path / "other")
+        load_model(tmp_path / "other")
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "model.json").write_text(json.dumps({"kind": "regressor"}))
     with pytest.raises(ValueError, match="is not that of a fedres model"):
-        load(tmp_path / "foreign")
+        load_model(tmp_path / "foreign")
     with pytest.raises(ValueError, match="holds no model"):
-        load(tmp_path, client="ann")
-    with pytest.raises(ValueError, match="neither a data set nor a file"):
-        load(tmp_path / "nowhere")
+        load_model(tmp_path, client="ann")
+    with pytest.raises(ValueError, match="model is a folder: give a file, or read a model in it"):
+        load_data(tmp_path / "model")
+    with pytest.raises(ValueError, match="nowhere holds no model"):
+        load_model(tmp_path / "nowhere")
 
 
 def test_parameters_of_numpy_and_pandas_are_kept(tmp_path):
@@ -202,10 +203,10 @@ def test_parameters_of_numpy_and_pandas_are_kept(tmp_path):
         local_features=X.columns[1:2], eta=np.float64(0.1), passes=np.int64(2), shrinkage=0.0
     ).fit(X, y, user)
     model.save(tmp_path / "model")
-    again = load(tmp_path / "model")
+    again = load_model(tmp_path / "model")
     assert again.local_features == ["genres"]
     assert again.fit(X, y, user).predict(X, user) == pytest.approx(model.predict(X, user), abs=0)
     model.set_params(random_state=np.random.RandomState(0))
     with pytest.raises(ValueError, match="must be plain JSON"):
         model.save(tmp_path / "model")
-    assert load(tmp_path / "model").random_state == 0
+    assert load_model(tmp_path / "model").random_state == 0

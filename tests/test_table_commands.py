@@ -16,8 +16,8 @@ from fedres.cli.evaluate import evaluate
 from fedres.cli.fit import fit
 from fedres.cli.inspect import inspect
 from fedres.cli.predict import predict
-from fedres.tables.loading import load
 from fedres.tables.ratings import generate
+from fedres.tables.stored_estimator import load_model
 
 app = typer.Typer()
 for command in (compare, evaluate, fit, inspect, predict):
@@ -72,7 +72,7 @@ def test_fit_says_the_verdict_and_saves_a_model_of_all_rows(folder, tmp_path):
     assert html.count("<svg") == 4
     for fetched in ("<link", "<script", "src=", "@import", 'href="http'):
         assert fetched not in html
-    model = load(tmp_path / "model")
+    model = load_model(tmp_path / "model")
     assert model.columns_ == {"client": "user_id", "label": "rating", "time": "timestamp"}
     assert len(model.clients_) == pd.read_csv(folder / "ratings.csv").user_id.nunique()
     assert [model.encoder_.columns[i].name for i in model.encoder_.local] == ["genres", "year"]
@@ -85,7 +85,7 @@ def test_fit_as_json(folder, tmp_path):
     assert found["rows"] == found["training_rows"] + found["held_out_rows"] == 1200
     clients = found["gain_of_fedres"]["central"]["clients"]
     assert clients["gain"] + clients["lose"] + clients["same"] == found["held_out_clients"]
-    assert found["eta"] == load(tmp_path).eta_
+    assert found["eta"] == load_model(tmp_path).eta_
     again = json.loads(run("compare", "--data", folder / "ratings.csv", *COLUMNS, "--json"))
     assert again["methods"] == found["methods"]
 
@@ -128,7 +128,15 @@ def test_unseen_and_missing_clients_get_the_global_model(folder, tmp_path):
     mine, unseen, missing = pd.read_csv(tmp_path / "out.csv").prediction
     assert unseen == missing != mine
     new.drop(columns="user_id").to_csv(tmp_path / "nobody.csv", index=False)
-    run("predict", folder / "model", tmp_path / "nobody.csv", "--out", tmp_path / "out.csv")
+    arguments = [
+        "predict",
+        folder / "model",
+        tmp_path / "nobody.csv",
+        "--out",
+        tmp_path / "out.csv",
+    ]
+    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    assert "nobody.csv names no client (column user_id): the global model alone" in done.stderr
     assert set(pd.read_csv(tmp_path / "out.csv").prediction) == {unseen}
     printed = run("predict", folder / "model", tmp_path / "three.csv").splitlines()
     assert printed[0].endswith(",prediction")
@@ -137,7 +145,7 @@ def test_unseen_and_missing_clients_get_the_global_model(folder, tmp_path):
 
 def test_inspect_shows_features_and_clients(folder):
     found = json.loads(run("inspect", folder / "model", "--json"))
-    model = load(folder / "model")
+    model = load_model(folder / "model")
     assert found["local"]["columns"] == ["genres"]
     assert found["global"]["columns"] == ["item_id", "genres", "year"]
     assert found["clients"] == len(model.clients_)
@@ -153,7 +161,7 @@ def test_inspect_shows_features_and_clients(folder):
 def test_inspect_shows_one_client(folder, model, client):
     found = json.loads(run("inspect", folder / model, "--client", client, "--json"))
     assert found["client"] == client
-    whole = load(folder / model)
+    whole = load_model(folder / model)
     own = whole.local_models_[client]
     assert found["local_norm"] == pytest.approx(own.norm)
     weights = {one["feature"]: one["weight"] for one in found["weights"]}
@@ -191,7 +199,7 @@ def test_a_model_saved_in_python_predicts(tmp_path):
 
 
 def test_a_model_goes_on_learning_in_python_and_is_evaluated_again(folder, tmp_path):
-    model, new = load(folder / "model"), pd.read_csv(folder / "new.csv")
+    model, new = load_model(folder / "model"), pd.read_csv(folder / "new.csv")
     x = new[model.feature_names_in_]
     model.partial_fit(x, new.rating, new.user_id).save(tmp_path / "model")
     found = json.loads(run("evaluate", tmp_path / "model", folder / "new.csv", "--json"))

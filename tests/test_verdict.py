@@ -8,15 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
+from sklearn.base import clone
 from sklearn.metrics import log_loss
 
-from fedres import FedResClassifier, FedResRegressor
+from fedres import FedResClassifier, FedResRegressor, compare
 from fedres.simulation.intervals import Interval, interval
-from fedres.tables.judging import estimator_for, judge
-from fedres.tables.verdict import OTHERS, Verdict, _groups
+from fedres.tables.encoder import Encoder
+from fedres.tables.judging import estimator_for
+from fedres.tables.read_table import Table, read_table
+from fedres.tables.table_comparison import OTHERS, TableComparison, _groups
 from fedres.tables.verdict_words import sentence, shown
 
 LOCAL = ["x0", "x1"]
+FRAME = pd.DataFrame({"user": [1, 2], "stars": [1.0, 2.0], "x": [0, 1]})
 
 
 def table(personal, seed=0, users=150, rows=3000):
@@ -36,18 +40,20 @@ def made(errors, client=None, training_rows=None, task="numbers"):
     metrics = ("rmse", "mae") if task == "numbers" else ("log_loss", "accuracy")
     others = dict.fromkeys(metrics, np.full(len(errors), 4.0))
     every = {**dict.fromkeys(OTHERS, others), "fedres": dict.fromkeys(metrics, errors)}
-    return Verdict(task, False, 9, client, np.asarray(training_rows), every)
+    return TableComparison(task, False, 9, client, np.asarray(training_rows), every)
 
 
 @pytest.mark.parametrize("by_time", [True, False])
 def test_a_personal_part_is_found(by_time):
     X, y, user = table(personal=0.7)
     time = np.arange(len(y)) if by_time else None
-    verdict = judge(X, y, user, time, model=FedResRegressor(local_features=LOCAL))
+    verdict = compare(
+        X, label=y, client=user, time=time, model=FedResRegressor(local_features=LOCAL)
+    )
     for method in OTHERS:
         gain = verdict.gain_over(method)
         assert gain.mean > gain.half
-    assert verdict.sentence().startswith("Personal + shared pays: FedRes (RMSE 0.")
+    assert verdict.verdict().startswith("Personal + shared pays: FedRes (RMSE 0.")
     counts = verdict.counts("central")
     assert counts.gain > 0.8 * len(verdict.rows_of)
     assert counts.gain + counts.lose + counts.same == len(verdict.rows_of)
@@ -55,7 +61,7 @@ def test_a_personal_part_is_found(by_time):
 
 def test_without_a_personal_part_fedres_is_no_worse_than_central():
     X, y, user = table(personal=0.0, seed=1)
-    verdict = judge(X, y, user, model=FedResRegressor(local_features=LOCAL))
+    verdict = compare(X, label=y, client=user, model=FedResRegressor(local_features=LOCAL))
     gain = verdict.gain_over("central")
     assert abs(gain.mean) < max(gain.half, 0.01 * verdict.score("central", "rmse").mean)
     assert verdict.gain_over("independent").mean > 0
@@ -64,7 +70,7 @@ def test_without_a_personal_part_fedres_is_no_worse_than_central():
 def test_classes_are_judged_by_log_loss():
     X, y, user = table(personal=0.7)
     labels = np.where(y > 0, "yes", "no")
-    verdict = judge(X, labels, user, model=FedResClassifier(local_features=LOCAL))
+    verdict = compare(X, label=labels, client=user, model=FedResClassifier(local_features=LOCAL))
     assert verdict.task == "classes"
     for method in OTHERS:
         assert verdict.gain_over(method).mean > 0
@@ -76,8 +82,14 @@ def test_the_last_rows_are_held_out_whatever_their_order():
     X, y, user = table(personal=0.5, rows=400)
     time, shuffled = np.arange(400), np.random.default_rng(0).permutation(400)
     model = FedResRegressor(eta=0.1, shrinkage=1.0, passes=1)
-    verdict = judge(X, y, user, time, model=model)
-    mixed = judge(X[shuffled], y[shuffled], user[shuffled], time[shuffled], model=model)
+    verdict = compare(X, label=y, client=user, time=time, model=model)
+    mixed = compare(
+        X[shuffled],
+        label=y[shuffled],
+        client=user[shuffled],
+        time=time[shuffled],
+        model=model,
+    )
     assert verdict.training_rows == 320
     assert verdict.by_time
     expected = verdict.score("constant", "mae").mean
@@ -93,22 +105,106 @@ def test_frames_sparse_matrices_and_lists_are_taken():
     X, y, user = table(personal=0.5, rows=300)
     model = FedResRegressor(eta=0.1, shrinkage=1.0, passes=1)
     scores = {
-        judge(rows, y.tolist(), clients, model=model).score("constant", "rmse").mean
+        compare(rows, label=y.tolist(), client=clients, model=model).score("constant", "rmse").mean
         for rows in (X, pd.DataFrame(X), csr_array(X))
         for clients in (user, user.tolist(), pd.Series(user).astype(str))
     }
     assert len(scores) == 1
-    with pytest.raises(ValueError, match="groups has no client in row 0"):
-        judge(X, y, [None, *user[1:]])
+    with pytest.raises(ValueError, match="client is missing in row 0"):
+        compare(X, label=y, client=[None, *user[1:]])
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        judge(X, y[1:], user)
+        compare(X, label=y[1:], client=user)
+
+
+def test_every_kind_of_table_is_the_same_table(tmp_path):
+    X, y, user = table(personal=0.5, rows=300)
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(10)])
+    whole = frame.assign(user=user, stars=y, day=np.arange(300)[::-1])
+    whole.to_csv(tmp_path / "whole.csv", index=False)
+    names = {"client": "user", "label": "stars", "time": "day"}
+    model = FedResRegressor(eta=0.1, shrinkage=1.0, passes=1)
+    found = [
+        compare(whole, **names, model=model),
+        compare(whole.drop(columns="user"), **{**names, "client": user}, model=model),
+        compare(tmp_path / "whole.csv", **names, model=model),
+        compare(str(tmp_path / "whole.csv"), **names, model=model),
+        compare(read_table(tmp_path / "whole.csv", **names), model=model),
+        compare(X, client=user, label=y, time=whole["day"].tolist(), model=model),
+    ]
+    assert len({one.verdict() for one in found}) == 1
+    assert all(one.by_time for one in found)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"label": "stars"}, "label is for a table: give its client too"),
+        ({"seed": 0}, "seed is for a table"),
+        ({"model": FedResRegressor()}, "model is for a table"),
+        ({"data": FRAME}, "a table needs a client: name its column"),
+        ({"data": FRAME, "client": "user"}, "a table needs a label: name its column"),
+        ({"data": "whole.csv", "client": "user"}, "a table needs a label"),
+        ({"data": Table(FRAME)}, "a table needs a client"),
+        ({"data": Table(FRAME), "client": "user"}, "client is for other kinds of tables"),
+        ({"data": FRAME, "client": "who", "label": "stars"}, "no column 'who' for the client"),
+        ({"data": FRAME, "client": "user", "label": "stars", "delay": 0}, "delay is for data sets"),
+        ({"data": FRAME, "client": "user", "label": "stars", "n_jobs": 1}, "n_jobs is for data"),
+    ],
+)
+def test_options_of_the_other_kind_are_mistakes(options, message):
+    with pytest.raises(ValueError, match=message) as error:
+        compare(**options)
+    assert "\n" not in str(error.value)
+
+
+def test_both_kinds_of_comparison_speak_alike():
+    X, y, user = table(personal=0.7, rows=600)
+    model = FedResRegressor(eta=0.1, shrinkage=1.0, passes=1)
+    for found in (
+        compare(seeds=2, rounds=20, n_jobs=1),
+        compare(X, client=user, label=y, model=model),
+    ):
+        plain = json.loads(json.dumps(found.to_dict()))
+        assert plain["verdict"] == found.verdict()
+        for method in ("independent", "central", "fedres"):
+            for metric in found.metrics:
+                assert plain["methods"][method][metric] == found.score(method, metric).mean
+                half = plain["methods"][method][f"{metric}_interval"]
+                assert half == found.score(method, metric).half
+        scores = [found.score(method, found.metrics[0]).mean for method in ("fedres", "central")]
+        gain = found.gain_over("central").mean
+        assert abs(gain) == pytest.approx(abs(scores[0] - scores[1]))
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, np.asarray, csr_array])
+def test_rows_are_encoded_once_for_all_methods(kind, monkeypatch):
+    X, y, user = table(personal=0.5, rows=300)
+    frame, learn, encode, calls = kind(X), Encoder.fit, Encoder.encode, []
+    model = FedResRegressor(passes=1)
+    train, held = (
+        Table(frame, y, user).take(rows) for rows in (np.arange(200), np.arange(200, 300))
+    )
+    monkeypatch.setattr(Encoder, "fit", lambda *a, **k: calls.append("fit") or learn(*a, **k))
+    monkeypatch.setattr(Encoder, "encode", lambda *a: calls.append("encode") or encode(*a))
+    found = list(model.fit_each(["independent", "central", "fedres"], train, held))
+    assert calls == ["fit", "encode", "encode"]
+    for one, scores in found:
+        alone = clone(one).fit(train.frame, train.y, train.client)
+        expected = alone.predict(held.frame, held.client)
+        np.testing.assert_array_equal(one.predict(held.frame, held.client), expected)
+        np.testing.assert_array_equal(one._labels.values(scores), expected)
+        assert (one.eta_, one.shrinkage_) == (alone.eta_, alone.shrinkage_)
+    assert [one.method for one, _ in found] == ["independent", "central", "fedres"]
+    assert not hasattr(model, "encoder_")
 
 
 def test_a_class_that_only_held_out_rows_have_costs_all_methods_the_same():
     X, y, user = table(personal=0.5, rows=300)
     labels = np.where(y > 0, "yes", "no").astype(object)
     labels[-1] = "maybe"
-    verdict = judge(X, labels, user, np.arange(300), model=FedResClassifier(passes=1, eta=0.1))
+    verdict = compare(
+        X, label=labels, client=user, time=np.arange(300), model=FedResClassifier(passes=1, eta=0.1)
+    )
     last = [verdict.errors[method]["log_loss"][-1] for method in (*OTHERS, "fedres")]
     assert np.isfinite(last).all()
     assert len(set(last)) == 1
@@ -173,14 +269,14 @@ def test_the_sentence_says_what_the_gains_are(gains, head):
     errors = {name: {"rmse": np.broadcast_to(e["rmse"], 20)} for name, e in errors.items()}
     client = np.arange(20)
     errors["fedres"] = {"rmse": np.full(20, 2.0) + 0.01 * (client % 3)}
-    verdict = Verdict("numbers", True, 9, client, client, errors)
+    verdict = TableComparison("numbers", True, 9, client, client, errors)
     assert sentence(verdict).startswith(f"{head}: FedRes (RMSE 1.41")
 
 
 def test_one_client_cannot_tell():
     verdict = made([1.0, 2.0], [0, 0])
-    assert verdict.sentence().startswith("One client alone cannot tell")
-    assert "nan" not in verdict.sentence()
+    assert verdict.verdict().startswith("One client alone cannot tell")
+    assert "nan" not in verdict.verdict()
     assert json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
 
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from fedres.core.delays import Uniform as Uniform
     from fedres.core.steps import Adaptive as Adaptive
     from fedres.core.steps import Sgd as Sgd
-    from fedres.simulation.comparison import compare as compare
     from fedres.simulation.dataset import Dataset as Dataset
+    from fedres.simulation.dataset import load_data as load_data
     from fedres.simulation.engine import simulate as simulate
     from fedres.simulation.federation import Federation as Federation
     from fedres.simulation.parallel import run_all as run_all
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from fedres.simulation.split import federate as federate
     from fedres.simulation.sweep import sweep as sweep
     from fedres.tables.classifier import FedResClassifier as FedResClassifier
-    from fedres.tables.judging import judge as judge
-    from fedres.tables.loading import load as load
+    from fedres.tables.compare_data import compare as compare
     from fedres.tables.regressor import FedResRegressor as FedResRegressor
+    from fedres.tables.river_classes import register_with_river as register_with_river
+    from fedres.tables.stored_estimator import load_model as load_model
 
 __version__ = "0.1.0"
 
@@ -39,10 +40,11 @@ _HOMES = {
     "Run": "simulation.run",
     "Sgd": "core.steps",
     "Uniform": "core.delays",
-    "compare": "simulation.comparison",
+    "compare": "tables.compare_data",
     "federate": "simulation.split",
-    "judge": "tables.judging",
-    "load": "tables.loading",
+    "load_data": "simulation.dataset",
+    "load_model": "tables.stored_estimator",
+    "register_with_river": "tables.river_classes",
     "run_all": "simulation.parallel",
     "simulate": "simulation.engine",
     "sweep": "simulation.sweep",

@@ -6,7 +6,7 @@ from typing import Any
 from fedres.bandits.environments import Catalogue, Environment, Multiclass
 from fedres.bandits.policies import EpsilonGreedy, Greedy, Policy, Softmax, SquareCB
 from fedres.core import theory
-from fedres.simulation.dataset import load
+from fedres.simulation.dataset import load_data
 
 Maker = Callable[[int, int], Environment]  # of so many clients, by a seed
 
@@ -31,7 +31,7 @@ def environments(data: str, differ: bool) -> Maker:
     if data == SYNTHETIC:
         difference = DIFFERENCE if differ else 0.0
         return lambda clients, seed: Catalogue.draw(clients, difference=difference, seed=seed)
-    dataset = load(data)
+    dataset = load_data(data)
     permute = PERMUTED if differ else 0.0
     return lambda clients, seed: Multiclass.deal(dataset, clients, permute=permute, seed=seed)
 

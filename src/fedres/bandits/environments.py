@@ -16,7 +16,7 @@ from scipy import linalg, sparse
 from fedres.bandits.policies import Policy
 from fedres.core.types import F32, F64, I32, I64, Matrix
 from fedres.core.views import View, as_matrix, beside, matrix_view
-from fedres.simulation.dataset import Dataset, load
+from fedres.simulation.dataset import Dataset, load_data
 from fedres.simulation.settings import choose
 
 if TYPE_CHECKING:
@@ -411,7 +411,7 @@ class Multiclass(Environment):
         seed
             Decides classes, permutations and halves.
         """
-        dataset = load(data) if isinstance(data, str) else data
+        dataset = load_data(data) if isinstance(data, str) else data
         labels, y = np.unique(dataset.y, return_inverse=True)
         most = len(labels)
         classes = most if classes is None else classes

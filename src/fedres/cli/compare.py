@@ -2,7 +2,7 @@
 
 import json as json_
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -47,20 +47,20 @@ def compare(
     if client is not None:
         if label is None:
             raise ValueError("--client is given without --label: name the column to predict")
-        columns = shared.Columns(client, label, time, categorical, local, global_)
+        columns = shared.ColumnOptions(client, label, time, categorical, local, global_)
         _compare_on_table(columns, Path(data), task, seed, report, json)
         return
 
-    from fedres.simulation.comparison import compare as run
+    from fedres.tables.compare_data import compare as run
 
-    result = run(
+    result: Any = run(
         data,
         clients=clients,
         delay=delay,
         seeds=seeds,
         rounds=rounds,
         alignment=alignment,  # type: ignore[arg-type]
-        cores=jobs,
+        n_jobs=jobs,
         progress=True,
     )
     if json:
@@ -86,20 +86,18 @@ def _refuse_options_of_the_other_kind(context: typer.Context, is_table: bool) ->
 
 
 def _compare_on_table(
-    columns: shared.Columns,
+    columns: shared.ColumnOptions,
     data: Path,
     task: str | None,
     seed: int,
     report: Path | None,
     json: bool,
 ) -> None:
-    from fedres.tables.judging import judge
+    from fedres.tables.compare_data import compare as run
 
     if report is not None:
         shared.refuse_unwritable(report)
     rows = columns.read(data)
     model = columns.estimator(rows.y, task, seed)
-    verdict = judge(
-        rows.frame, rows.y, rows.client, rows.time, model=model, seed=seed, progress=True
-    )
-    shared.show(verdict, data, report, json)
+    found: Any = run(rows, model=model, seed=seed, progress=True)
+    shared.show(found, data, report, json)

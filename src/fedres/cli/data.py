@@ -97,7 +97,7 @@ def _here(known: "Known") -> str:
 
 
 def _get(known: "Known") -> None:
-    from fedres.simulation.dataset import load, where_to_put
+    from fedres.simulation.dataset import load_data, where_to_put
 
     if _here(known) == "yes":
         print(f"{known.name} is already here.")
@@ -107,7 +107,7 @@ def _get(known: "Known") -> None:
     files = [_download(known, *file) for file in known.downloads.items()]
     try:
         # Reading it now proves it whole, and the first run need not wait for the parser.
-        found = load(known.name)
+        found = load_data(known.name)
     except ValueError:
         for file in files:
             file.unlink()

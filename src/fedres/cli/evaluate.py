@@ -59,16 +59,17 @@ def evaluate(
 def _metrics(model: Any, path: Path, rows: "Table", label: str) -> dict[str, float]:
     from sklearn import metrics
 
-    x = shared.features(model, path, rows)
+    x = shared.known_columns(model, path, rows)
+    client = shared.or_nobody(rows.client, model, path)
     if not hasattr(model, "predict_proba"):
-        y, predicted = _numbers(path, rows, label), model.predict(x, rows.client)
+        y, predicted = _numbers(path, rows, label), model.predict(x, client)
         return {
             "rmse": float(metrics.root_mean_squared_error(y, predicted)),
             "mae": float(metrics.mean_absolute_error(y, predicted)),
         }
     number, probability = (
         _numbers_of_classes(model, path, rows),
-        model.predict_proba(x, rows.client),
+        model.predict_proba(x, client),
     )
     return {
         "accuracy": float(metrics.accuracy_score(number, probability.argmax(axis=1))),

@@ -30,21 +30,19 @@ def fit(
     --local genres --time timestamp --out model --report report.html
     """
     from fedres.simulation.parallel import working
-    from fedres.tables.judging import judge
+    from fedres.tables.judging import compare_on_table
     from fedres.tables.storage import refuse_foreign
 
     refuse_foreign(out)
     if report is not None:
         shared.refuse_unwritable(report)
-    columns = shared.Columns(client, label, time, categorical, local, global_)
+    columns = shared.ColumnOptions(client, label, time, categorical, local, global_)
     rows = columns.read(table)
     model = columns.estimator(rows.y, task, seed)
-    verdict = judge(
-        rows.frame, rows.y, rows.client, rows.time, model=model, seed=seed, progress=True
-    )
+    found = compare_on_table(rows, model=model, seed=seed, progress=True)
     with working("training on all rows"):
         # What is saved is what was judged: the same choices, and more rows.
-        chosen = {name: getattr(verdict.model, name + "_") for name in CHOICES}
+        chosen = {name: getattr(found.model, name + "_") for name in CHOICES}
         model.set_params(**chosen).fit(rows.frame, rows.y, rows.client)
         model.columns_ = {"client": client, "label": label, "time": time}
         model.save(out)
@@ -56,4 +54,4 @@ def fit(
         "local_features": model.encoder_.width_local,
         **chosen,
     }
-    shared.show(verdict, table, report, json, summary)
+    shared.show(found, table, report, json, summary)

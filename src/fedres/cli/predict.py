@@ -22,7 +22,7 @@ def predict(
     """Predict the labels of new rows: the table again, with a column `prediction`.
 
     Classes have a column `probability_...` each as well. Clients that the model never saw are
-    predicted by the global model.
+    predicted by the global model, and so are all rows if none names its client.
 
     Example: fedres predict model new.csv --out scored.csv
     """
@@ -42,13 +42,14 @@ def _scored(model: Any, path: Path) -> "pd.DataFrame":
     from fedres.tables.read_table import client_ids, read_table
 
     rows = read_table(path, client=None, label=None, width=model.n_features_in_)
-    x, client = shared.features(model, path, rows), rows.client
+    x, ids = shared.known_columns(model, path, rows), rows.client
     if isinstance(rows.frame, pd.DataFrame):
         scored = rows.frame
         if model.client in scored:
-            client = client_ids(scored[model.client], np.array(model.clients_))
+            ids = client_ids(scored[model.client], np.array(model.clients_))
     else:
-        scored = pd.DataFrame({} if client is None else {"client": client}, range(len(rows)))
+        scored = pd.DataFrame({} if ids is None else {"client": ids}, range(len(rows)))
+    client = shared.or_nobody(ids, model, path)
     new = {"prediction": model.predict(x, client)}
     if hasattr(model, "predict_proba"):
         probabilities = model.predict_proba(x, client).T

@@ -1,8 +1,9 @@
 """What commands on users' tables share: options, the verdict, and how a model reads new rows."""
 
 import json
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import typer
 
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fedres.tables.read_table import Table
-    from fedres.tables.verdict import Verdict
+    from fedres.tables.table_comparison import TableComparison
 
 PANEL = "A table of rows (of several columns: a,b or a wildcard such as genre*)"
 CLIENT = typer.Option(help="Column that names the client of a row.", rich_help_panel=PANEL)
@@ -40,7 +41,7 @@ REPORT = typer.Option(help="Write an HTML report here.")
 MODEL = typer.Argument(help="Folder of a model.")
 
 
-class Columns(NamedTuple):
+class ColumnOptions(NamedTuple):
     """Which columns are what, as options say it."""
 
     client: str
@@ -78,7 +79,7 @@ def _listed(text: str | None) -> list[str] | None:
 
 
 def show(
-    verdict: "Verdict",
+    verdict: "TableComparison",
     table: Path,
     report: Path | None,
     as_json: bool,
@@ -106,16 +107,14 @@ def show(
 
 def open_model(folder: Path, client: Any = None) -> Any:
     """The model in a folder, or what one client needs of it."""
-    from fedres.tables.loading import load
-    from fedres.tables.storage import open_folder
+    from fedres.tables.stored_estimator import load_model
 
-    open_folder(folder)  # `load` would take any other name for that of a data set
-    return load(folder, client)
+    return load_model(folder, client)
 
 
-def features(model: Any, path: Path, table: "Table") -> Any:
+def known_columns(model: Any, path: Path, table: "Table") -> Any:
     """Those columns of a new table that the model knows."""
-    names, frame = getattr(model, "feature_names_in_", None), table.frame
+    names, frame = getattr(model, "feature_names_in_", None), cast(Any, table.frame)
     if (names is None) == hasattr(frame, "columns"):
         kind = "svmlight text" if names is None else "a table with names of columns"
         raise ValueError(f"{path} is of another kind than what the model learned from, {kind}")
@@ -128,6 +127,18 @@ def features(model: Any, path: Path, table: "Table") -> Any:
                 f"{path} has no column {name!r}, which the model needs: it has {there}"
             )
     return frame[list(names)]
+
+
+def or_nobody(client: Any, model: Any, path: Path) -> Any:
+    """The clients of rows, or none with a line that says so."""
+    if client is None and len(model.clients_) > 1 and model.method != "central":
+        column = f" (column {model.client})" if model.client else ""
+        print(
+            f"fedres: {path} names no client{column}: the global model alone predicts",
+            file=sys.stderr,
+        )
+        return False
+    return client
 
 
 def refuse_unwritable(path: Path, is_table: bool = False) -> None:

@@ -107,7 +107,7 @@ def predict_row(models: Models, m: int, view: View, i: int, row: int, block: int
 def descend_row(
     models: Models, m: int, view: View, i: int, row: int, block: int, rate: np.float32
 ) -> None:
-    """w -= rate x."""
+    """W -= rate x."""
     values, places = _row(view, i, row)
     w, start = models.weights, models.start[m]
     w[_at(start + block * view.width[i], places)] -= rate * values
@@ -168,7 +168,7 @@ def _adapt(
 
 
 def add_to_sums(sums: F32, constant: np.float32, view: View, i: int, row: int, slope: Any) -> None:
-    """sums += slope (x, 1); that of the constant is last in `sums`."""
+    """Sums += slope (x, 1); that of the constant is last in `sums`."""
     values, places = _row(view, i, row)
     sums[places] += slope * values
     sums[-1] += slope * constant

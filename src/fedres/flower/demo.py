@@ -76,9 +76,9 @@ def _node(folder: Path, name: str) -> dict[str, Any]:
 
 def _left_behind(folder: Path, settings: AppSettings, name: str, table: Tables) -> float:
     """Accuracy of the personal model that a client can use without the server."""
-    from fedres.tables.loading import load
+    from fedres.tables.stored_estimator import load_model
 
-    model: Any = load(state_folder(_node(folder, name), settings, name) / "model")
+    model: Any = load_model(state_folder(_node(folder, name), settings, name) / "model")
     return float(model.score(table.test.drop(columns="label"), table.test["label"].to_numpy()))
 
 

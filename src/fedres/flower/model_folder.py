@@ -1,4 +1,4 @@
-"""From a run's weights to a model folder that `fedres predict` and `fedres.load` read."""
+"""From a run's weights to a model folder that `fedres predict` and `fedres.load_model` read."""
 
 from dataclasses import replace
 from pathlib import Path

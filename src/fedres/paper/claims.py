@@ -14,7 +14,7 @@ from fedres.simulation.intervals import Interval, interval
 if TYPE_CHECKING:
     import pandas as pd
 
-Verdict = Literal["holds", "does not hold", "undecided"]
+Ruling = Literal["holds", "does not hold", "undecided"]
 
 TYPE_1 = ("mnist", "satimage", "sensorless", "usps")  # the paper's: Central beats Independent
 TYPE_2 = ("letter", "pendigits", "shuttle", "covtype")
@@ -27,7 +27,7 @@ class Finding:
 
     where: str
     difference: Interval
-    verdict: Verdict
+    verdict: Ruling
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Claim:
     statement: str
     measured: str
     findings: tuple[Finding, ...]
-    verdict: Verdict
+    verdict: Ruling
 
 
-def above(difference: Interval, bound: float) -> Verdict:
+def above(difference: Interval, bound: float) -> Ruling:
     """Whether a difference exceeds a bound.
 
     Examples
@@ -54,7 +54,7 @@ def above(difference: Interval, bound: float) -> Verdict:
     return "does not hold" if difference.mean + difference.half < bound else "undecided"
 
 
-def judge(table: "pd.DataFrame", form: str = "aligned") -> list[Claim]:
+def judge_claims(table: "pd.DataFrame", form: str = "aligned") -> list[Claim]:
     """Judge every claim that the table has runs for, FedRes being in that form."""
     sets = _Sets(table, form)
     claims = [
@@ -338,7 +338,7 @@ class _Sets:
         if not findings:
             return None
         verdicts = [finding.verdict for finding in findings]
-        verdict: Verdict = "undecided"
+        verdict: Ruling = "undecided"
         if over(one == "holds" for one in verdicts):
             verdict = "holds"
         elif (any if over is all else all)(one == "does not hold" for one in verdicts):

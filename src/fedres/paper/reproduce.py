@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedres.paper import appendix_c
 from fedres.paper import regret_study as regret
-from fedres.paper.claims import Claim, judge
+from fedres.paper.claims import Claim, judge_claims
 from fedres.paper.protocol import (
     CLIENTS,
     FIGURES,
@@ -192,7 +192,7 @@ def reproduce(
         many,
         sizes,
         {name: dataset(name).note for name in names if dataset(name).note},
-        {form: judge(table, form) for form in ("aligned", "arrival")},
+        {form: judge_claims(table, form) for form in ("aligned", "arrival")},
         synthetic,
         meter,
     )

@@ -6,12 +6,17 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from fedres.paper.reproduce import Reproduction
+<<<<<<< HEAD
 from fedres.report.names import NAMES
 from fedres.simulation.comparison import Comparison
+=======
+from fedres.report.names import NAMES, size
+from fedres.simulation.comparison import SimulatedComparison
+>>>>>>> tables
 from fedres.simulation.intervals import interval
 
 
-def print_comparison(result: Comparison) -> None:
+def print_comparison(result: SimulatedComparison) -> None:
     """Print a comparison and its verdict."""
     table = Table(
         title=f"{result.data}: {result.clients} clients, {result.rounds} rounds, round-trip delay "

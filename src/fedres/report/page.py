@@ -12,11 +12,11 @@ from rich.filesize import decimal
 
 from fedres.report.names import NAMES
 from fedres.report.plots import accuracy_plot, bytes_plot, clients_plot, loss_plot, to_svg
-from fedres.simulation.comparison import Comparison
+from fedres.simulation.comparison import SimulatedComparison
 from fedres.simulation.intervals import interval
 
 
-def write_comparison(result: Comparison, path: Path) -> None:
+def write_comparison(result: SimulatedComparison, path: Path) -> None:
     """Write a comparison as a page."""
     rows = [
         {

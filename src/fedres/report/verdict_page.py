@@ -12,15 +12,17 @@ from fedres.report.names import COLOURS
 from fedres.report.page import render
 from fedres.report.plots import one_panel, styled, to_svg
 from fedres.report.verdict_table import LABELS, NOTE, heads, protocol, rows
-from fedres.tables.verdict import METHODS, Group, Method, Verdict
+from fedres.tables.table_comparison import METHODS, ComparedMethod, Group, TableComparison
 from fedres.tables.verdict_words import WORDS, shown
 
-AGAINST: tuple[Method, ...] = ("central", "independent")
+AGAINST: tuple[ComparedMethod, ...] = ("central", "independent")
 QUESTIONS = {"central": "does personalisation pay?", "independent": "does sharing pay?"}
 GREY = "#94a3b8"
 
 
-def write_verdict(verdict: Verdict, path: Path, data: str, model: Mapping[str, Any]) -> None:
+def write_verdict(
+    verdict: TableComparison, path: Path, data: str, model: Mapping[str, Any]
+) -> None:
     """Write a verdict as a page; `model` is what is to be said of a model that was trained."""
     figures = [
         errors_plot(verdict),
@@ -41,8 +43,12 @@ def write_verdict(verdict: Verdict, path: Path, data: str, model: Mapping[str, A
     path.write_text(page, encoding="utf-8")
 
 
+<<<<<<< HEAD
 @styled
 def errors_plot(verdict: Verdict) -> Figure:
+=======
+def errors_plot(verdict: TableComparison) -> Figure:
+>>>>>>> tables
     """The error of each method, with intervals."""
     figure, axes = one_panel()
     error = verdict.metrics[0]
@@ -58,8 +64,12 @@ def errors_plot(verdict: Verdict) -> Figure:
     return figure
 
 
+<<<<<<< HEAD
 @styled
 def rows_plot(verdict: Verdict) -> Figure:
+=======
+def rows_plot(verdict: TableComparison) -> Figure:
+>>>>>>> tables
     """What FedRes gains, for clients of few training rows up to many."""
     figure, axes = one_panel()
     for method in AGAINST:
@@ -77,8 +87,12 @@ def rows_plot(verdict: Verdict) -> Figure:
     return figure
 
 
+<<<<<<< HEAD
 @styled
 def clients_plot(verdict: Verdict, method: Method) -> Figure:
+=======
+def clients_plot(verdict: TableComparison, method: ComparedMethod) -> Figure:
+>>>>>>> tables
     """A histogram of what clients gain."""
     figure, axes = one_panel()
     gains, counts = verdict.gains_of_clients(method), verdict.counts(method)
@@ -95,7 +109,7 @@ def clients_plot(verdict: Verdict, method: Method) -> Figure:
     return figure
 
 
-def _against(method: Method) -> str:
+def _against(method: ComparedMethod) -> str:
     return f"against {LABELS[method]}: {QUESTIONS[method]}"
 
 

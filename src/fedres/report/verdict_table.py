@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedres.report.names import NAMES
-from fedres.tables.verdict import METHODS, Method, Verdict
+from fedres.tables.table_comparison import METHODS, ComparedMethod, TableComparison
 from fedres.tables.verdict_words import WORDS, shown
 
 LABELS = {"constant": "Constant", **NAMES}
@@ -16,7 +16,7 @@ NOTE = (
 )
 
 
-def print_verdict(verdict: Verdict, data: str) -> None:
+def print_verdict(verdict: TableComparison, data: str) -> None:
     """Print what each method reaches on held-out rows, and the verdict."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("method", no_wrap=True)
@@ -28,11 +28,11 @@ def print_verdict(verdict: Verdict, data: str) -> None:
     console = Console()
     console.print(f"{data}: {protocol(verdict)}", highlight=False, markup=False)
     console.print(table)
-    console.print(verdict.sentence(), highlight=False)
+    console.print(verdict.verdict(), highlight=False)
     console.print(NOTE, style="dim", highlight=False)
 
 
-def protocol(verdict: Verdict) -> str:
+def protocol(verdict: TableComparison) -> str:
     """What was trained on and what was held out, in words."""
     which = "the last rows" if verdict.by_time else "random rows of each client"
     unseen = int((verdict.training_rows_of == 0).sum())
@@ -43,24 +43,24 @@ def protocol(verdict: Verdict) -> str:
     )
 
 
-def heads(verdict: Verdict) -> list[str]:
+def heads(verdict: TableComparison) -> list[str]:
     """The columns of the table."""
     first, second = (WORDS[metric] for metric in verdict.metrics)
     return ["method", first, second, "FedRes gains", "clients better", "clients worse"]
 
 
-def rows(verdict: Verdict) -> list[list[str]]:
+def rows(verdict: TableComparison) -> list[list[str]]:
     """The table: a row a method."""
     return [
         [LABELS[method], *_scores(verdict, method), *_gain(verdict, method)] for method in METHODS
     ]
 
 
-def _scores(verdict: Verdict, method: Method) -> list[str]:
+def _scores(verdict: TableComparison, method: ComparedMethod) -> list[str]:
     return [shown(verdict.score(method, metric)) for metric in verdict.metrics]
 
 
-def _gain(verdict: Verdict, method: Method) -> list[str]:
+def _gain(verdict: TableComparison, method: ComparedMethod) -> list[str]:
     if method == "fedres":
         return ["", "", ""]
     counts = verdict.counts(method)

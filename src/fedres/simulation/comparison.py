@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from functools import partial
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from fedres.core.sgd import Alignment
 from fedres.core.types import F64
-from fedres.simulation.dataset import Dataset, load
+from fedres.simulation.dataset import Dataset, load_data
 from fedres.simulation.engine import simulate
 from fedres.simulation.intervals import Interval, interval, or_none
 from fedres.simulation.parallel import run_all, working
@@ -16,9 +17,11 @@ from fedres.simulation.run import Run
 from fedres.simulation.settings import SGD_METHODS, Method
 from fedres.simulation.split import federate
 
+METRICS = ("accuracy", "loss")  # on test rows; progressive
+
 
 @dataclass(frozen=True)
-class Outcome:
+class MethodOutcome:
     """One method over all seeds, one entry a seed."""
 
     accuracy: F64
@@ -31,8 +34,8 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """What `compare` found."""
+class SimulatedComparison:
+    """What `compare` found on a data set, dealt to clients again and again."""
 
     data: str
     clients: int
@@ -40,7 +43,16 @@ class Comparison:
     seeds: int
     rounds: int
     alignment: Alignment
-    outcomes: dict[Method, Outcome]
+    outcomes: dict[Method, MethodOutcome]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics; the verdict goes by the first."""
+        return METRICS
+
+    def score(self, method: Method, metric: str) -> Interval:
+        """A metric over all seeds."""
+        return interval(getattr(self.outcomes[method], metric))
 
     def gain_over(self, method: Method) -> Interval:
         """Accuracy of FedRes less that of another method, paired by seed."""
@@ -67,11 +79,17 @@ class Comparison:
             "verdict": self.verdict(),
             "methods": {
                 method: {
+<<<<<<< HEAD
                     "accuracy": float(outcome.accuracy.mean()),
                     "accuracy_interval": or_none(interval(outcome.accuracy).half),
                     "accuracy_per_seed": outcome.accuracy.tolist(),
                     "loss": float(outcome.loss.mean()),
                     "loss_interval": or_none(interval(outcome.loss).half),
+=======
+                    **self.score(method, "accuracy").named("accuracy"),
+                    "accuracy_per_seed": outcome.accuracy.tolist(),
+                    **self.score(method, "loss").named("loss"),
+>>>>>>> tables
                     "bytes_up": outcome.bytes_up,
                     "bytes_down": outcome.bytes_down,
                     "seconds": outcome.seconds,
@@ -81,17 +99,17 @@ class Comparison:
         }
 
 
-def compare(
-    data: str | Dataset = "digits",
+def compare_simulated(
+    data: str | PathLike[str] | Dataset = "digits",
     *,
     clients: int = 10,
     delay: int = 0,
     seeds: int = 20,
     rounds: int = 500,
     alignment: Alignment = "arrival",
-    cores: int | None = None,
+    n_jobs: int | None = None,
     progress: bool = False,
-) -> Comparison:
+) -> SimulatedComparison:
     """Run the three methods on the same federations, one a seed.
 
     Parameters
@@ -102,20 +120,19 @@ def compare(
         As in `federate` and `simulate`; Independent has no delay.
     seeds
         How many federations.
-    cores
-        Cores to use; None for all.
+    n_jobs
+        How many cores to use; None for all.
     progress
         Whether to show a progress bar.
 
     Examples
     --------
-    >>> import fedres
-    >>> print(fedres.compare(seeds=2, rounds=60).verdict()[:17])
+    >>> print(compare_simulated(seeds=2, rounds=60).verdict()[:17])
     On digits, FedRes
     """
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, not {seeds}")
-    dataset = load(data) if isinstance(data, str) else data
+    dataset = data if isinstance(data, Dataset) else load_data(data)
 
     def one(seed: int) -> dict[Method, Run]:
         federation = federate(dataset, clients=clients, seed=seed)
@@ -129,8 +146,8 @@ def compare(
     with working("loading compiled code (the first time, compiling it)", progress):
         one(0)  # not to be timed
     bar = f"comparing on {dataset.name}" if progress else None
-    runs = run_all([partial(one, seed) for seed in range(seeds)], cores, bar)
-    return Comparison(
+    runs = run_all([partial(one, seed) for seed in range(seeds)], n_jobs, bar)
+    return SimulatedComparison(
         dataset.name,
         clients,
         delay,
@@ -141,9 +158,9 @@ def compare(
     )
 
 
-def _outcome(runs: list[Run]) -> Outcome:
+def _outcome(runs: list[Run]) -> MethodOutcome:
     steps = np.arange(1, len(runs[0].loss_by_round) + 1)
-    return Outcome(
+    return MethodOutcome(
         np.array([run.accuracy for run in runs]),
         np.array([run.loss for run in runs]),
         runs[0].bytes_up,

@@ -19,7 +19,7 @@ import scipy
 
 from fedres.core.files import whole_file
 from fedres.core.types import F32, F64, I64
-from fedres.simulation.known_sets import Known, Source
+from fedres.simulation.known_sets import Known, SetFiles
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +52,7 @@ def downloads_folder() -> Path:
     return cache_folder() / "downloads"
 
 
-def find(known: Known) -> tuple[Source, list[Path]] | None:
+def find(known: Known) -> tuple[SetFiles, list[Path]] | None:
     """The files of a set, in FEDRES_DATA or among the downloads, or None where some are absent."""
     for folder in filter(None, (data_folder(), downloads_folder())):
         for source in known.sources:

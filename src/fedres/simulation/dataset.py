@@ -48,7 +48,7 @@ class Dataset:
         return train, test
 
 
-def load(name: str | PathLike[str]) -> Dataset:
+def load_data(name: str | PathLike[str]) -> Dataset:
     """Return the data set of that name, or the one in that file.
 
     Named sets are looked for in the folder FEDRES_DATA and among the downloads of
@@ -65,7 +65,7 @@ def load(name: str | PathLike[str]) -> Dataset:
 
     Examples
     --------
-    >>> load("digits").x.shape
+    >>> load_data("digits").x.shape
     (1797, 64)
     """
     name = fspath(name)
@@ -74,6 +74,8 @@ def load(name: str | PathLike[str]) -> Dataset:
     if name in SETS:
         return _named(SETS[name])
     path = Path(name).expanduser()
+    if path.is_dir():
+        raise ValueError(f"{name} is a folder: give a file, or read a model in it by load_model")
     if not path.is_file():
         raise ValueError(
             f"there is neither a data set nor a file {name!r}: choose one of {', '.join(SETS)}, or "

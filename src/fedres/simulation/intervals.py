@@ -46,6 +46,10 @@ class Interval(NamedTuple):
             return "is within noise of"
         return more if self.mean > 0 else less
 
+    def named(self, name: str) -> dict[str, float | None]:
+        """Both numbers for JSON, which knows no NaN."""
+        return {name: self.mean, f"{name}_interval": None if np.isnan(self.half) else self.half}
+
 
 def interval(values: ArrayLike) -> Interval:
     """Student's 95% interval of a mean.

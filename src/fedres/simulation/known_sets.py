@@ -1,4 +1,4 @@
-"""The multiclass data sets that `load` knows by name.
+"""The multiclass data sets that `load_data` knows by name.
 
 Facts stand here, so that listing the sets need not read them, and so that a file with fewer rows
 than its set is known to be cut short.
@@ -11,7 +11,7 @@ LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
 
 
 @dataclass(frozen=True)
-class Source:
+class SetFiles:
     """File names under which a set may be found.
 
     Attributes
@@ -36,7 +36,7 @@ class Known:
     Attributes
     ----------
     name
-        What `load` calls it.
+        What `load_data` calls it.
     rows
         Number of training rows, then of test rows where the set has some.
     features, classes
@@ -58,13 +58,13 @@ class Known:
     features: int
     classes: int
     origin: str
-    libsvm: tuple[Source, ...] = ()
+    libsvm: tuple[SetFiles, ...] = ()
     downloads: Mapping[str, str | None] = field(default_factory=dict)
     sample: str | None = None
     note: str = ""
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[SetFiles, ...]:
         """File names to look for, best first.
 
         Examples
@@ -73,7 +73,7 @@ class Known:
         [('letter.scale', 'letter.scale.t'), ('letter.train.libsvm', 'letter.test.libsvm')]
         """
         parts = ("train", "test")[: len(self.rows)]
-        own = Source(tuple(f"{self.name}.{part}.libsvm" for part in parts))
+        own = SetFiles(tuple(f"{self.name}.{part}.libsvm" for part in parts))
         # An unscaled file is the last resort: it stands for the set only with a remark.
         return tuple(sorted((*self.libsvm, own), key=lambda source: bool(source.note)))
 
@@ -86,7 +86,7 @@ _SETS = (
         16,
         26,
         "LIBSVM, UCI",
-        (Source(("letter.scale", "letter.scale.t")),),
+        (SetFiles(("letter.scale", "letter.scale.t")),),
         {"letter.scale": None, "letter.scale.t": None},
     ),
     Known(
@@ -95,7 +95,7 @@ _SETS = (
         16,
         10,
         "LIBSVM, UCI",
-        (Source(("pendigits", "pendigits.t"), divide=100),),
+        (SetFiles(("pendigits", "pendigits.t"), divide=100),),
         {"pendigits": None, "pendigits.t": None},
     ),
     Known(
@@ -104,7 +104,7 @@ _SETS = (
         9,
         7,
         "LIBSVM, UCI",
-        (Source(("shuttle.scale", "shuttle.scale.t")),),
+        (SetFiles(("shuttle.scale", "shuttle.scale.t")),),
         {"shuttle.scale": None, "shuttle.scale.t": None},
     ),
     Known(
@@ -113,7 +113,10 @@ _SETS = (
         54,
         7,
         "LIBSVM, UCI",
-        (Source(("covtype.scale01",)), Source(("covtype",), note="covtype: features not scaled")),
+        (
+            SetFiles(("covtype.scale01",)),
+            SetFiles(("covtype",), note="covtype: features not scaled"),
+        ),
         {"covtype.scale01.bz2": None},
     ),
     Known(
@@ -122,7 +125,7 @@ _SETS = (
         780,
         10,
         "LIBSVM, NIST",
-        (Source(("mnist.scale", "mnist.scale.t")), Source(("mnist", "mnist.t"), divide=255)),
+        (SetFiles(("mnist.scale", "mnist.scale.t")), SetFiles(("mnist", "mnist.t"), divide=255)),
         {"mnist.scale.bz2": None, "mnist.scale.t.bz2": None},
     ),
     Known(
@@ -131,7 +134,7 @@ _SETS = (
         36,
         6,
         "LIBSVM, UCI",
-        (Source(("satimage.scale", "satimage.scale.t")),),
+        (SetFiles(("satimage.scale", "satimage.scale.t")),),
         {"satimage.scale": None, "satimage.scale.t": None},
     ),
     Known(
@@ -141,8 +144,8 @@ _SETS = (
         11,
         "LIBSVM, UCI",
         (
-            Source(("Sensorless.scale",)),
-            Source(("Sensorless",), note="sensorless: features not scaled"),
+            SetFiles(("Sensorless.scale",)),
+            SetFiles(("Sensorless",), note="sensorless: features not scaled"),
         ),
         {"Sensorless.scale": None},
         sample="sensorless2200",
@@ -153,7 +156,7 @@ _SETS = (
         256,
         10,
         "LIBSVM, USPS",
-        (Source(("usps", "usps.t")),),
+        (SetFiles(("usps", "usps.t")),),
         {
             "usps.bz2": "md5:ec16c51db3855ca6c91edd34d0e9b197",
             "usps.t.bz2": "md5:8ea070ee2aca1ac39742fdd1ef5ed118",

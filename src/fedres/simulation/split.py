@@ -14,7 +14,7 @@ import numpy as np
 
 from fedres.core.types import F32, I64
 from fedres.core.views import bad_value, matrix_view
-from fedres.simulation.dataset import Dataset, load
+from fedres.simulation.dataset import Dataset, load_data
 from fedres.simulation.federation import Federation, Rows
 
 REDRAWS = 100
@@ -58,7 +58,7 @@ def federate(
     >>> federation.width_global
     32
     """
-    dataset = load(data) if isinstance(data, str) else data
+    dataset = load_data(data) if isinstance(data, str) else data
     if clients < 1:
         raise ValueError(f"clients must be at least 1, not {clients}")
     if not 1 <= fewest <= samples:

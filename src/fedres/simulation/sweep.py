@@ -12,7 +12,7 @@ import numpy as np
 
 from fedres.core.sgd import ALIGNMENTS, Alignment
 from fedres.core.steps import Adaptive, Sgd
-from fedres.simulation.dataset import Dataset, load
+from fedres.simulation.dataset import Dataset, load_data
 from fedres.simulation.engine import simulate
 from fedres.simulation.parallel import map_unordered
 from fedres.simulation.run_store import RunStore, code_digest, digest
@@ -227,7 +227,7 @@ def _step(kind: str, eta: float) -> Adaptive | Sgd:
 @cache
 def dataset(name: str) -> Dataset:
     """A data set, read once a process."""
-    return load(name)
+    return load_data(name)
 
 
 @cache

@@ -35,15 +35,14 @@ class FedResClassifier(ClassifierMixin, OnlineEstimator):  # type: ignore[misc]
     >>> rng = np.random.default_rng(0)
     >>> X, user = rng.normal(size=(900, 2)), np.repeat(["ann", "bob", "cyd"], 300)
     >>> likes = X[:, 0] + np.where(user == "bob", -3, 3) * X[:, 1] > 0
-    >>> model = FedResClassifier().fit(X, likes, groups=user)
-    >>> bool(model.score(X, likes, groups=user) > 0.95)
+    >>> model = FedResClassifier().fit(X, likes, client=user)
+    >>> bool(model.score(X, likes, client=user) > 0.95)
     True
-    >>> model.predict_proba(X[:5], groups=user[:5]).shape
+    >>> model.predict_proba(X[:5], client=user[:5]).shape
     (5, 2)
     """
 
     _loss = "logistic"
-    _river = "Classifier"
     _multiclass = True  # river asks
     _labels: ClassLabels
 
@@ -53,32 +52,32 @@ class FedResClassifier(ClassifierMixin, OnlineEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self._labels.classes
 
-    def partial_fit(self, X: Any, y: Any, groups: Any = None, classes: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, client: Any = None, classes: Any = None) -> Self:
         """Learn from the rows of a table once, in their order, and keep what was learned before.
 
         The first rows ever decide how features are encoded: let them be typical. If they do not
         show all classes, name these by `classes`.
         """
-        return self._partial_fit(X, y, groups, classes)
+        return self._partial_fit(X, y, client, classes)
 
-    def decision_function(self, X: Any, groups: Any = None) -> F64:
+    def decision_function(self, X: Any, client: Any = None) -> F64:
         """Log odds of the second of two classes, (rows,), or of each class, (rows, classes)."""
-        scores = self._scores(X, groups)
+        scores = self._scores(X, client)
         return self._labels.log_odds(scores)
 
-    def predict_proba(self, X: Any, groups: Any = None) -> F64:
+    def predict_proba(self, X: Any, client: Any = None) -> F64:
         """The probability of each class, (rows, classes)."""
-        scores = self._scores(X, groups)
+        scores = self._scores(X, client)
         return self._labels.probabilities(scores)
 
-    def predict(self, X: Any, groups: Any = None) -> NDArray[Any]:
+    def predict(self, X: Any, client: Any = None) -> NDArray[Any]:
         """The most probable class of each row."""
-        scores = self._scores(X, groups)
+        scores = self._scores(X, client)
         return self._labels.likeliest(scores)
 
-    def score(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, client: Any = None, sample_weight: Any = None) -> float:
         """The share of rows whose class is predicted."""
-        return float(accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight))
+        return float(accuracy_score(y, self.predict(X, client), sample_weight=sample_weight))
 
     def predict_proba_one(self, x: Mapping[str, Any]) -> dict[Any, float]:
         """The probability of each class for one row; none before anything was learned."""

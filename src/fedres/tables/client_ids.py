@@ -7,7 +7,7 @@ import numpy as np
 
 from fedres.core.types import I64
 
-ALONE = ""  # the id of the one client there is where none are named
+NAMELESS = ""  # the id of the one client there is where rows have none
 
 
 class Clients:
@@ -43,35 +43,29 @@ class Clients:
     def __contains__(self, id_: object) -> bool:
         return id_ in self._number
 
-    def find(self, groups: Any, rows: int) -> I64:
-        """The number of each row's client, -1 where it is unknown or missing.
-
-        Without groups they are the only client's rows, if there is but one.
-        """
-        if groups is None:
-            return np.full(rows, self.find_one(None))
-        codes, ids = _factorise(groups, rows)
+    def find(self, client: Any, rows: int) -> I64:
+        """The number of each row's client, -1 where it is unknown or missing; False for no ids."""
+        if client is False:
+            return np.full(rows, self.find_one(NAMELESS))
+        codes, ids = _factorise(client, rows)
         return np.array([*map(self.find_one, ids), -1], np.int64)[codes]
 
     def find_one(self, id_: Any) -> int:
         """The number of one client, -1 if it is unknown."""
-        return self._number.get(self._only(None) if id_ is None else id_, -1)
+        return self._number.get(id_, -1)
 
-    def learn(self, groups: Any, rows: int) -> I64:
-        """The number of each row's client; the unknown get one."""
-        if groups is None:
-            return np.full(rows, self.learn_one(None))
-        codes, ids = _factorise(groups, rows)
+    def learn(self, client: Any, rows: int) -> I64:
+        """The number of each row's client; the unknown get one. False for no ids."""
+        if client is False:
+            return np.full(rows, self.learn_one(NAMELESS))
+        codes, ids = _factorise(client, rows)
         if (lost := np.flatnonzero(codes < 0)).size:
-            raise ValueError(f"groups has no client in row {lost[0]}: give every row one")
+            raise ValueError(f"client is missing in row {lost[0]}: give every row one")
         return np.array(self._add(ids), np.int64)[codes]
 
     def learn_one(self, id_: Any) -> int:
         """The number of one client, a new one if it is unknown."""
-        return self._add([self._only(ALONE) if id_ is None else id_])[0]
-
-    def _only(self, otherwise: Any) -> Any:
-        return next(iter(self._number)) if len(self) == 1 else otherwise
+        return self._add([id_])[0]
 
     def _add(self, ids: Sequence[Any]) -> list[int]:
         known = next(iter(self._number), ids[0])
@@ -84,23 +78,28 @@ class Clients:
         return [self._number.setdefault(id_, len(self._number)) for id_ in ids]
 
 
-def _factorise(groups: Any, rows: int) -> tuple[I64, list[Any]]:
+def _factorise(client: Any, rows: int) -> tuple[I64, list[Any]]:
     """The different ids, and which of them each row has, -1 for none."""
     import pandas as pd
 
-    values = groups if isinstance(groups, pd.Series | pd.Index | np.ndarray) else _objects(groups)
+    if isinstance(client, str):
+        raise ValueError(
+            f"client is {client!r} for {rows} rows of X: give one client id a row; a column that "
+            "has them is named when the estimator is made"
+        )
+    values = client if isinstance(client, pd.Series | pd.Index | np.ndarray) else _objects(client)
     if values.ndim != 1 or len(values) != rows:
         raise ValueError(
-            f"groups has shape {values.shape} for {rows} rows of X: give one client id a row"
+            f"client has shape {values.shape} for {rows} rows of X: give one client id a row"
         )
     codes, ids = pd.factorize(values)
     return codes, [plain_id(id_) for id_ in ids.tolist()]
 
 
-def _objects(groups: Sequence[Any]) -> Any:
+def _objects(client: Sequence[Any]) -> Any:
     # Not asarray of a list: it would make [1, "a"] strings.
-    values = np.empty(len(groups), object)
-    values[:] = groups
+    values = np.empty(len(client), object)
+    values[:] = client
     return values
 
 

@@ -14,6 +14,7 @@ from fedres.core.types import F32, I64
 from fedres.tables.cell_values import Values, as_float, as_floats, categories_in, factorise, unfit
 
 LARGEST = float(np.finfo(np.float32).max)
+MAX_CATEGORIES = 2**16  # a column of more is hashed
 HASH_BITS = 18
 
 
@@ -180,7 +181,7 @@ class Hashed(Category):
 
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= 30:
-            raise ValueError(f"hash_bits must be from 1 to 30, not {self.bits}")
+            raise ValueError(f"bits must be from 1 to 30, not {self.bits}")
 
     @property
     def size(self) -> int:
@@ -236,17 +237,15 @@ READ: dict[Any, Callable[[Any], Any]] = {
 }
 
 
-def learn_categories(
-    name: str, values: Values, hash_bits: int | None, max_categories: int
-) -> OneHot | Hashed:
-    """Learn which categories a column has; hash them if `hash_bits` is given or they are many."""
+def learn_categories(name: str, values: Values) -> OneHot | Hashed:
+    """Learn which categories a column has; hash them if they are many."""
     codes, uniques = factorise(values)
     rows = [list(categories_in(value)) for value in uniques]
     missing = bool((codes < 0).any()) or not all(rows)
     categories = {category for row in rows for category in row}
-    if hash_bits is None and len(categories) <= max_categories:
+    if len(categories) <= MAX_CATEGORIES:
         return OneHot(name, tuple(sorted(categories)), missing)
-    return Hashed(name, HASH_BITS if hash_bits is None else hash_bits, missing)
+    return Hashed(name, HASH_BITS, missing)
 
 
 def ragged(begin: I64, counts: I64) -> I64:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from fedres.tables.cell_values import as_float, categories_in, is_missing
-from fedres.tables.columns import Hashed
+from fedres.tables.columns import HASH_BITS, Hashed
 from fedres.tables.labels import Running
 from fedres.tables.online_models import SparseRow
 
-PLACES = Hashed("", bits=18, missing=False)
+PLACES = Hashed("", HASH_BITS, missing=False)
 NUMBERS = (int, float, np.number, np.bool, date, timedelta)
 
 

@@ -1,9 +1,9 @@
 """From rows of a table to the two views of a federation; learned once, kept as JSON."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy import sparse
@@ -11,14 +11,30 @@ from scipy import sparse
 from fedres.core.feature_limit import clipped
 from fedres.core.types import F32, Matrix
 from fedres.tables.cell_values import are_numbers
-from fedres.tables.columns import Column, Number, Scaled, describe, learn_categories, recall
-from fedres.tables.input_rows import Input, Source
-from fedres.tables.view_columns import Side
+from fedres.tables.columns import (
+    Column,
+    Features,
+    Number,
+    Scaled,
+    describe,
+    learn_categories,
+    recall,
+)
+from fedres.tables.input_rows import Input, InputKind
+from fedres.tables.view_columns import ViewColumns
 
 LOCAL_FEATURES = 32
-MAX_CATEGORIES = 2**16
 TINY = float(np.finfo(np.float32).tiny)
 Names = Sequence[str] | str
+EstimatorMethod = Literal["fedres", "independent", "central"]
+
+
+class EncodedTable(NamedTuple):
+    """Rows whose columns became features, which every method lays out in its own two views."""
+
+    rows: int
+    features: Mapping[int, Features]  # by column
+    csr: sparse.csr_array | None = None  # instead, what a sparse matrix became
 
 
 @dataclass(frozen=True)
@@ -58,7 +74,7 @@ class Encoder:
     array([[0., 0., 1.]], dtype=float32)
     """
 
-    source: Source
+    source: InputKind
     columns: tuple[Column, ...]
     global_: tuple[int, ...]
     local: tuple[int, ...]
@@ -72,8 +88,6 @@ class Encoder:
         categorical: Names | None = None,
         local: Names | None = None,
         global_: Names | None = None,
-        hash_bits: int | None = None,
-        max_categories: int = MAX_CATEGORIES,
     ) -> "Encoder":
         """Learn from rows how to encode them.
 
@@ -90,10 +104,6 @@ class Encoder:
             sparse matrix the 32 columns used most.
         global_
             Columns of the global view; all if None.
-        hash_bits
-            If given, all categories are hashed: each column to 2**hash_bits features.
-        max_categories
-            A column of more categories is hashed, to 2**18 features.
         """
         rows = Input(X)
         if not (len(rows) and rows.names):
@@ -112,7 +122,7 @@ class Encoder:
             columns = [
                 Number.learn(name, rows[name])
                 if name not in as_category and are_numbers(rows[name])
-                else learn_categories(name, rows[name], hash_bits, max_categories)
+                else learn_categories(name, rows[name])
                 for name in rows.names
                 # An array is known by its width, so all of its columns stay.
                 if rows.source == "array" or name in named
@@ -145,8 +155,20 @@ class Encoder:
         """A name for every local feature."""
         return self._local.names
 
+    def of_method(self, method: EstimatorMethod) -> "Encoder":
+        """The same columns, in the views of one half of FedRes if `method` is one."""
+        if method == "central":
+            return replace(self, local=())
+        if method == "independent":
+            return replace(self, global_=(), local=tuple(sorted({*self.global_, *self.local})))
+        return self
+
     def transform(self, X: Any) -> tuple[Matrix, Matrix]:
         """Global and local features of rows: arrays, or CSR matrices where they are wide."""
+        return self.views(self.encode(X))
+
+    def encode(self, X: Any) -> EncodedTable:
+        """What the columns of rows become, for `views` to lay out."""
         rows = Input(X, like=self.source)
         if (rows.source == "table") != (self.source == "table"):
             raise ValueError(
@@ -161,16 +183,32 @@ class Encoder:
         if self.source == "csr":
             x = rows.x
             x = sparse.csr_array((x.data * self._scales[x.indices], x.indices, x.indptr), x.shape)
+<<<<<<< HEAD
             return self._limited(x[:, list(self.global_)]), x[:, list(self.local)]
+=======
+            return EncodedTable(len(rows), {}, x)
+>>>>>>> tables
         used = {*self.global_, *self.local}
         features = {
             i: column.features(rows[column.name])
             for i, column in enumerate(self.columns)
             if not isinstance(column, Scaled) and i in used
         }
+        return EncodedTable(len(rows), features)
+
+    def views(self, table: EncodedTable) -> tuple[Matrix, Matrix]:
+        """Global and local features of rows that this encoder, or one of its halves, encoded."""
+        if (x := table.csr) is not None:
+            return x[:, list(self.global_)], x[:, list(self.local)]
+        rows, features, _ = table
         return (
+<<<<<<< HEAD
             self._limited(self._global.matrix([features[i] for i in self.global_], len(rows))),
             self._local.matrix([features[i] for i in self.local], len(rows)),
+=======
+            self._global.matrix([features[i] for i in self.global_], rows),
+            self._local.matrix([features[i] for i in self.local], rows),
+>>>>>>> tables
         )
 
     def transform_one(self, row: Mapping[str, Any]) -> tuple[Matrix, Matrix]:
@@ -188,12 +226,12 @@ class Encoder:
         return x if self.limit_global is None else clipped(x, self.limit_global)
 
     @cached_property
-    def _global(self) -> Side:
-        return Side.of([self.columns[i] for i in self.global_])
+    def _global(self) -> ViewColumns:
+        return ViewColumns.of([self.columns[i] for i in self.global_])
 
     @cached_property
-    def _local(self) -> Side:
-        return Side.of([self.columns[i] for i in self.local])
+    def _local(self) -> ViewColumns:
+        return ViewColumns.of([self.columns[i] for i in self.local])
 
     @cached_property
     def _scales(self) -> F32:
@@ -215,12 +253,19 @@ class Encoder:
         """The encoder that `to_dict` described."""
         try:
             columns = tuple(map(recall, stored["columns"]))
+<<<<<<< HEAD
             in_global, in_local = (tuple(map(int, stored[side])) for side in ("global", "local"))
             limit = stored.get("limit_global")
             encoder = cls(stored["source"], columns, in_global, in_local, limit)
             known = stored["source"] in get_args(Source) and encoder.to_dict() == stored
             known &= limit is None or limit > 0
             if not known or not {*in_global, *in_local} <= set(range(len(columns))):
+=======
+            sides = [tuple(map(int, stored[side])) for side in ("global", "local")]
+            encoder = cls(stored["source"], columns, *sides)
+            known = stored["source"] in get_args(InputKind) and encoder.to_dict() == stored
+            if not known or not {*sides[0], *sides[1]} <= set(range(len(columns))):
+>>>>>>> tables
                 raise ValueError("it was not written so")
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"this is not a stored encoder: {error!r}") from None

@@ -18,7 +18,7 @@ from fedres.core.steps import SMALLEST
 from fedres.core.types import F64, I32, Matrix
 from fedres.simulation.parallel import run_all
 from fedres.tables.online_models import OnlineModels, Settings
-from fedres.tables.sgd_tuning import FEWEST, Encoded, hold_out
+from fedres.tables.sgd_tuning import FEWEST, Encoded, split_for_tuning
 
 WIDEST = 2000  # the work grows with the cube of it
 RIDGES_GLOBAL = (0.1, 1.0, 10.0)
@@ -43,7 +43,7 @@ class Pair(NamedTuple):
     w_local: F64
 
 
-class Problem:
+class PairSearch:
     """Rows of all clients, dense, for each of several outputs.
 
     Parameters
@@ -79,10 +79,10 @@ class Problem:
             np.stack([fit.w_global for fit in fits]), np.stack([np.stack(f.w_local) for f in fits])
         )
 
-    def choose(self, shrinkages: Sequence[float], rng: Any) -> list[Ridges]:
+    def try_ridges(self, shrinkages: Sequence[float], rng: Any) -> list[Ridges]:
         """Try all ridges on rows held out, if there are enough."""
         client = self.data.client
-        rest, held = hold_out(client, rng)
+        rest, held = split_for_tuning(client, rng)
         if len(held) < FEWEST:
             return []
 
@@ -99,7 +99,7 @@ class Problem:
         """Choose ridges, then fit all rows: the models, the choice, and all that was tried."""
         best = DEFAULT if shrinkage is None else DEFAULT._replace(shrinkage=shrinkage)
         shrinkages = RIDGES_LOCAL if shrinkage is None else (shrinkage,)
-        tried = self.choose(shrinkages, rng)
+        tried = self.try_ridges(shrinkages, rng)
         if tried:
             best = min(tried, key=lambda ridges: ridges.loss)
         return self.models(self.solve(best)), best, tried

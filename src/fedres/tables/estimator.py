@@ -1,31 +1,29 @@
 """What both estimators share: from tables and dicts to models, and back to scores."""
 
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from copy import deepcopy
 from os import PathLike
-from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, get_args
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fedres.core.types import F32, Matrix
+from fedres.core.types import F32, I64, Matrix
 from fedres.simulation.settings import choose
 from fedres.tables.client_ids import Clients
 from fedres.tables.dict_encoder import DictEncoder
-from fedres.tables.encoder import Encoder
-from fedres.tables.erm_solver import Problem, Ridges
+from fedres.tables.encoder import EncodedTable, Encoder, EstimatorMethod, Names
+from fedres.tables.erm_solver import PairSearch, Ridges
 from fedres.tables.labels import FARTHEST, Labels
 from fedres.tables.online_models import OnlineModels, Settings, SparseRow
-from fedres.tables.sgd_tuning import Encoded, Trial, or_default, train
+from fedres.tables.read_table import Table
+from fedres.tables.sgd_tuning import Encoded, Trial, or_default, tune_and_train
 from fedres.tables.weights import LocalModels, Weights, unpack
 
-Names = Sequence[str] | str | None
-Method = Literal["fedres", "independent", "central"]
 Solver = Literal["sgd", "erm"]
 Views = TypeVar("Views", bound=tuple[Matrix | SparseRow, Matrix | SparseRow])
 
@@ -34,7 +32,6 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """The common part of `FedResRegressor` and `FedResClassifier`."""
 
     _loss: ClassVar[str]
-    _river: ClassVar[str]
     _labels: Labels
     _clients: Clients
     _models: OnlineModels
@@ -44,11 +41,11 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        client: str | None = None,
-        local_features: Names = None,
-        global_features: Names = None,
-        categorical_features: Names = None,
-        method: Method = "fedres",
+        client: str | Literal[False] | None = None,
+        local_features: Names | None = None,
+        global_features: Names | None = None,
+        categorical_features: Names | None = None,
+        method: EstimatorMethod = "fedres",
         solver: Solver = "sgd",
         eta: float | None = None,
         shrinkage: float | None = None,
@@ -65,11 +62,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.shrinkage = shrinkage
         self.passes = passes
         self.random_state = random_state
-        # river's metrics take river's classes only: where river is in use, let them take ours.
-        if river := sys.modules.get("river.base"):
-            getattr(river, self._river).register(type(self))
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, client: Any = None) -> Self:
         """Learn from a table, and forget what was learned before.
 
         Parameters
@@ -79,20 +73,34 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             a sparse matrix.
         y
             The label of each row.
-        groups
-            The client of each row, a string or a whole number. If None, the column `client` of X
-            names it; without such a column all rows are one client's.
+        client
+            The client of each row, a string or a whole number. If None, the column that the
+            estimator was made with names it. False if rows have no clients.
         """
         with all_or_nothing(self):
-            table, y, groups = self._begin(X, y, groups)
-            self._labels = self._learn_labels(y, None)
-            targets, limits = self._labels.targets(y), self._labels.limits
-            client = self._clients.learn(groups, len(y))
-            self._train(Encoded(*self._views(table), targets, client, limits))
+            self._train(self._prepare(X, y, client))
         return self
 
+    def fit_each(
+        self, methods: Iterable[EstimatorMethod], train: Table, held: Table
+    ) -> Iterator[tuple[Self, F32]]:
+        """Fit a copy by each method, and predict other rows; all are encoded once.
+
+        Yields each copy, and its sums of both models for the rows held out, (outputs, rows).
+        """
+        whole = clone(self).set_params(method="fedres")
+        rows = whole._prepare(train.frame, train.y, train.client)
+        encoder: Encoder = whole.encoder_
+        frame, client = whole._split(held.frame, held.client, reset=False, learn=False)
+        new, numbers = encoder.encode(frame), whole._clients.find(client, len(held))
+        for method in methods:
+            one = deepcopy(whole).set_params(method=method)
+            one.encoder_ = encoder.of_method(method)
+            one._train(rows)
+            yield one, one._sums(in_range(one.encoder_.views(new)), numbers)
+
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write the model to a folder, from which `fedres.load` reads it."""
+        """Write the model to a folder, from which `fedres.load_model` reads it."""
         from fedres.tables.stored_estimator import save
 
         check_is_fitted(self)
@@ -138,10 +146,10 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     # Tables.
 
-    def _begin(self, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
+    def _begin(self, X: Any, y: Any, client: Any) -> tuple[Any, Any, Any]:
         """Forget everything and learn the encoder; the table, labels and clients of its rows."""
         self._check_parameters()
-        table, groups = self._split(X, groups, reset=True)
+        table, client = self._split(X, client, reset=True)
         y = self._check_labels(y)
         check_consistent_length(table, y)
         encoder = Encoder.fit(
@@ -150,47 +158,51 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             local=self.local_features,
             global_=self.global_features,
         )
-        if self.method == "central":
-            encoder = replace(encoder, local=())
-        elif self.method == "independent":
-            encoder = replace(
-                encoder, global_=(), local=tuple(sorted({*encoder.global_, *encoder.local}))
-            )
-        self.encoder_, self._clients = encoder, Clients()
-        return table, y, groups
+        self.encoder_, self._clients = encoder.of_method(self.method), Clients()
+        return table, y, client
 
-    def _partial_fit(self, X: Any, y: Any, groups: Any, classes: Any) -> Self:
+    def _prepare(self, X: Any, y: Any, client: Any) -> "Prepared":
+        """Forget everything and learn encoder, labels and clients: all but the models."""
+        table, y, client = self._begin(X, y, client)
+        self._labels = self._learn_labels(y, None)
+        targets, numbers = self._labels.targets(y), self._clients.learn(client, len(y))
+        assert isinstance(self.encoder_, Encoder)
+        return Prepared(self.encoder_.encode(table), targets, numbers)
+
+    def _partial_fit(self, X: Any, y: Any, client: Any, classes: Any) -> Self:
         """Learn from the rows of a table once, in their order."""
         self._refuse_erm()
         if hasattr(self, "_models"):
-            table, groups = self._split(X, groups, reset=False)
-            y = self._check_labels(y)
-            check_consistent_length(table, y)
-            self._go_on(table, y, groups)
+            table, client = self._split(X, client, reset=False)
+            if table.shape[0]:
+                y = self._check_labels(y)
+                check_consistent_length(table, y)
+                self._go_on(table, y, client)
             return self
         with all_or_nothing(self):
-            table, y, groups = self._begin(X, y, groups)
+            table, y, client = self._begin(X, y, client)
             self._labels = self._learn_labels(y, classes)
             self._begin_online()
-            self._go_on(table, y, groups)
+            self._go_on(table, y, client)
         return self
 
-    def _go_on(self, table: Any, y: Any, groups: Any) -> None:
+    def _go_on(self, table: Any, y: Any, client: Any) -> None:
         # All that may be refused comes before anything changes.
         views, targets = self._views(table), self._labels.targets(y)
-        client = self._clients.learn(groups, len(y))
-        self._models.learn(self._models.rows(*views, client), targets)
+        numbers = self._clients.learn(client, len(y))
+        self._models.learn(self._models.rows(*views, numbers), targets)
         self._labels.see(y)
 
-    def _scores(self, X: Any, groups: Any) -> F32:
+    def _scores(self, X: Any, client: Any) -> F32:
         """The sums of both models for the rows of a table, (outputs, rows)."""
         check_is_fitted(self)
-        table, groups = self._split(X, groups, reset=False, learn=False)
-        x_global, x_local = self._views(table)
-        client = self._clients.find(groups, x_global.shape[0])
-        return self._models.predict(self._models.rows(x_global, x_local, client, new=False))
+        table, client = self._split(X, client, reset=False, learn=False)
+        return self._sums(self._views(table), self._clients.find(client, table.shape[0]))
 
-    def _split(self, X: Any, groups: Any, *, reset: bool, learn: bool = True) -> tuple[Any, Any]:
+    def _sums(self, views: tuple[Matrix | SparseRow, Matrix | SparseRow], client: I64) -> F32:
+        return self._models.predict(self._models.rows(*views, client, new=False))
+
+    def _split(self, X: Any, client: Any, *, reset: bool, learn: bool = True) -> tuple[Any, Any]:
         """Features and clients, checked."""
         import pandas as pd
 
@@ -202,19 +214,46 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if isinstance(X, pd.DataFrame):
             X = X.rename(columns=str)
             if self.client in X.columns:
-                groups = X[self.client] if groups is None else groups
+                client = X[self.client] if client is None else client
                 X = X.drop(columns=self.client)
-        if learn and groups is None and self.client is not None:
-            raise ValueError(
-                f"X has no column {self.client!r}, which names the clients: add it or give groups"
-            )
         if isinstance(X, pd.DataFrame) and (reset or hasattr(self, "feature_names_in_")):
             validate_data(self, X, reset=reset, skip_check_array=True)
-            return X, groups
-        X = validate_data(self, X, reset=reset, accept_sparse="csr", ensure_all_finite="allow-nan")
+        else:
+            X = validate_data(
+                self,
+                X,
+                reset=reset,
+                accept_sparse="csr",
+                ensure_all_finite="allow-nan",
+                ensure_min_samples=int(reset),
+            )
         if not reset and hasattr(self, "feature_names_in_") and isinstance(X, np.ndarray):
             X = pd.DataFrame(X, columns=self.feature_names_in_)
-        return X, groups
+        if client is None:
+            only = self._unnamed("X", learn=learn)
+            client = False if only is False else np.full(X.shape[0], only)
+        return X, client
+
+    def _unnamed(self, what: str, *, learn: bool) -> Any:
+        """The client of rows that name none, False if they need none."""
+        if not learn and len(self._clients) == 1:
+            return self._clients.ids[0]
+        if self.method == "central" and not (learn and self.client):
+            return False
+        if not learn and len(self._clients) > 1:
+            raise ValueError(
+                f"{what} names no client and the model knows {len(self._clients)}: name it; an "
+                "unknown id, or client=False, is predicted by the global model alone"
+            )
+        if learn and self.client:
+            raise ValueError(f"{what} has no {self.client!r}, which names the clients: add it")
+        if learn and self.client is None:
+            raise ValueError(
+                f"{what} names no client: give client, the id of each row's, or let the parameter "
+                f"client of {type(self).__name__} name the column that has it, or be False if all "
+                "rows are one client's"
+            )
+        return False
 
     def _views(self, table: Any) -> tuple[Matrix, Matrix]:
         assert isinstance(self.encoder_, Encoder)
@@ -222,16 +261,19 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     # Training.
 
-    def _train(self, data: Encoded) -> None:
+    def _train(self, rows: "Prepared") -> None:
+        assert isinstance(self.encoder_, Encoder)
+        views = in_range(self.encoder_.views(rows.table))
+        data = Encoded(*views, rows.targets, rows.client, self._labels.limits)
         rng = check_random_state(self.random_state)
         settings = self._settings(0.0, 0.0)
         best: Trial | Ridges
         trials: Sequence[Trial] | Sequence[Ridges]
         if self.solver == "erm":
-            self._models, best, trials = Problem(settings, data).train(self.shrinkage, rng)
+            self._models, best, trials = PairSearch(settings, data).train(self.shrinkage, rng)
         else:
             given = self.eta, self.shrinkage, self.passes
-            self._models, best, trials = train(settings, data, *given, rng)
+            self._models, best, trials = tune_and_train(settings, data, *given, rng)
         self._keep(best, trials)
 
     def _begin_online(self) -> None:
@@ -257,8 +299,10 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         )
 
     def _check_parameters(self) -> None:
-        choose("method", self.method, get_args(Method))
+        choose("method", self.method, get_args(EstimatorMethod))
         choose("solver", self.solver, get_args(Solver))
+        if not (self.client is None or self.client is False or isinstance(self.client, str)):
+            raise ValueError(f"client must name a column or be None or False, not {self.client!r}")
         if self.eta is not None and not 0 < self.eta < np.inf:
             raise ValueError(f"eta must be a positive number or None, not {self.eta}")
         if self.shrinkage is not None and not 0 <= self.shrinkage < np.inf:
@@ -271,6 +315,14 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError(
                 "solver='erm' needs all rows at once: use fit, or solver='sgd' to learn row by row"
             )
+
+
+class Prepared(NamedTuple):
+    """Rows to train on, of which every method takes its own views."""
+
+    table: EncodedTable
+    targets: F32
+    client: I64
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from fedres.tables.cell_values import Values, unfit
 
-Source = Literal["table", "array", "csr"]
+InputKind = Literal["table", "array", "csr"]
 
 
 class Input:
@@ -30,10 +30,10 @@ class Input:
         The columns; of arrays and matrices they are ``x0``, ``x1``, ...
     """
 
-    def __init__(self, X: Any, like: Source | None = None) -> None:
+    def __init__(self, X: Any, like: InputKind | None = None) -> None:
         import pandas as pd
 
-        self.source: Source
+        self.source: InputKind
         if isinstance(X, pd.DataFrame):
             self.source, self.x = "table", X
             self.names = [str(name) for name in X.columns]

@@ -1,37 +1,33 @@
 """All methods trained on some rows of a table, and judged on the others."""
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from fedres.core.types import F64, I64
+from fedres.core.types import F32, F64, I64
 from fedres.simulation.parallel import with_bar
 from fedres.simulation.settings import choose
 from fedres.tables.cell_values import factorise
 from fedres.tables.holdout import hold_out
 from fedres.tables.read_table import Table
-from fedres.tables.verdict import METHODS, Task, Verdict
+from fedres.tables.table_comparison import TableComparison, Task
 
 if TYPE_CHECKING:
+    from fedres.tables.encoder import EstimatorMethod
     from fedres.tables.estimator import FedResEstimator
 
-Part = tuple[Any, NDArray[Any], I64]  # features, labels and clients of some rows
+TRAINED: tuple["EstimatorMethod", ...] = ("independent", "central", "fedres")
 
 
-def judge(
-    X: Any,
-    y: Any,
-    groups: Any,
-    time: Any = None,
+def compare_on_table(
+    table: Table,
     *,
     model: "FedResEstimator | None" = None,
     share: float = 0.2,
     seed: int = 0,
     progress: bool = False,
-) -> Verdict:
+) -> TableComparison:
     """Train Independent, Central and FedRes on some rows, and judge them on the others.
 
     Each of them chooses step size, shrinkage and passes from the same candidates, by training rows
@@ -39,13 +35,10 @@ def judge(
 
     Parameters
     ----------
-    X, y, groups
-        Features, label and client of each row, as for `FedResRegressor.fit`.
-    time
-        The time of each row: if given, the last rows are held out, otherwise random ones of each
-        client.
+    table
+        The rows. If they have times the last are held out, otherwise random ones of each client.
     model
-        An estimator whose parameters are used; if None, what `estimator_for` makes of y.
+        An estimator whose parameters are used; if None, what `estimator_for` makes of the labels.
     share
         The share of rows to hold out.
     seed
@@ -59,42 +52,42 @@ def judge(
     >>> user, X = rng.integers(0, 30, 3000), rng.normal(size=(3000, 3))
     >>> taste = rng.normal(size=30)
     >>> y = X[:, 0] + taste[user] * X[:, 1] + rng.normal(scale=0.5, size=3000)
-    >>> verdict = judge(X, y, user)
+    >>> found = compare_on_table(Table(X, y, user))
     >>> for method in ("constant", "independent", "central", "fedres"):
-    ...     print(f"{method:11} {verdict.score(method, 'rmse').mean:.1f}")
+    ...     print(f"{method:11} {found.score(method, 'rmse').mean:.1f}")
     constant    1.7
     independent 0.5
     central     1.4
     fedres      0.5
     """
-    from sklearn.base import clone
     from sklearn.utils import check_consistent_length
 
-    y = np.asarray(y)
-    model = estimator_for(y) if model is None else model
-    client = _numbered(groups)
-    check_consistent_length(X, y, client, time)
-    if time is None:
-        train, held = hold_out(Table(X, client=client), share, seed)
-    else:
-        order = np.argsort(np.asarray(time), kind="stable")
-        last = hold_out(Table(X, time=order.astype(np.float64)), share)
-        train, held = (order[rows] for rows in last)
-    parts = [(_take(X, rows), y[rows], client[rows]) for rows in (train, held)]
-    ours = [clone(model).set_params(method=method) for method in METHODS[1:]]
-    calls = [partial(_constant_errors, hasattr(model, "predict_proba"), *parts)]
-    calls += [partial(_errors, one, *parts) for one in ours]
-    bar = "judging on held-out rows" if progress else None
-    errors = list(with_bar((call() for call in calls), len(calls), bar))
-    clients, numbers = np.unique(client[held], return_inverse=True)
-    return Verdict(
-        "classes" if hasattr(model, "predict_proba") else "numbers",
-        time is not None,
+    check_consistent_length(table.frame, table.y, table.client, table.time)
+    model = estimator_for(np.asarray(table.y)) if model is None else model
+    rows = Table(table.frame, table.y, _numbered(table.client), table.time)
+    if rows.time is not None:
+        rows = rows.take(np.argsort(rows.time, kind="stable"))
+    train, held = map(rows.take, hold_out(rows, share, seed))
+    fitted = list(
+        with_bar(
+            model.fit_each(TRAINED, train, held),
+            len(TRAINED),
+            "judging on held-out rows" if progress else None,
+        )
+    )
+    are_classes = hasattr(model, "predict_proba")
+    errors = [_constant_errors(are_classes, train.y, held.y)]
+    errors += [_errors(one, scores, held.y) for one, scores in fitted]
+    clients, numbers = np.unique(np.asarray(held.client), return_inverse=True)
+    training_rows = np.bincount(np.asarray(train.client), minlength=int(clients.max()) + 1)
+    return TableComparison(
+        "classes" if are_classes else "numbers",
+        rows.time is not None,
         len(train),
         numbers,
-        np.bincount(client[train], minlength=int(client.max()) + 1)[clients],
-        dict(zip(METHODS, errors, strict=True)),
-        ours[-1],
+        training_rows[clients],
+        dict(zip(("constant", *TRAINED), errors, strict=True)),
+        fitted[-1][0],
     )
 
 
@@ -128,30 +121,21 @@ def estimator_for(y: NDArray[Any], task: Task | None = None, **parameters: Any) 
     return (FedResRegressor if task == "numbers" else FedResClassifier)(**parameters)
 
 
-def _numbered(groups: Any) -> I64:
-    values = groups if hasattr(groups, "dtype") else np.asarray(groups, object)
-    client = np.asarray(factorise(values)[0], np.int64)
-    if (lost := np.flatnonzero(client < 0)).size:
-        raise ValueError(f"groups has no client in row {lost[0]}: give every row one")
-    return client
+def _numbered(client: Any) -> I64:
+    values = client if hasattr(client, "dtype") else np.asarray(client, object)
+    numbers = np.asarray(factorise(values)[0], np.int64)
+    if (lost := np.flatnonzero(numbers < 0)).size:
+        raise ValueError(f"client is missing in row {lost[0]}: give every row one")
+    return numbers
 
 
-def _take(X: Any, rows: I64) -> Any:
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    return sparse.csr_array(X)[rows] if sparse.issparse(X) else np.asarray(X)[rows]
-
-
-def _errors(model: Any, train: Part, held: Part) -> dict[str, F64]:
-    x, y, client = held
-    model.fit(*train)
+def _errors(model: Any, scores: F32, y: Any) -> dict[str, F64]:
     if hasattr(model, "predict_proba"):
-        return _class_errors(y, model.predict_proba(x, client), model.classes_)
-    return _number_errors(y, model.predict(x, client))
+        return _class_errors(y, model._labels.probabilities(scores), model.classes_)
+    return _number_errors(y, model._labels.values(scores))
 
 
-def _constant_errors(are_classes: bool, train: Part, held: Part) -> dict[str, F64]:
-    seen, y = train[1], held[1]
+def _constant_errors(are_classes: bool, seen: Any, y: Any) -> dict[str, F64]:
     if not are_classes:
         return _number_errors(y, np.full(len(y), seen.astype(np.float64).mean()))
     classes, counts = np.unique(seen, return_counts=True)

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedres.core.types import F32, Matrix
-from fedres.tables.client_ids import Clients, plain_id
+from fedres.tables.client_ids import NAMELESS, Clients, plain_id
 from fedres.tables.dict_encoder import DictEncoder
-from fedres.tables.estimator import FedResEstimator, Names, all_or_nothing, in_range
+from fedres.tables.encoder import Names
+from fedres.tables.estimator import FedResEstimator, all_or_nothing, in_range
 from fedres.tables.labels import Labels
 from fedres.tables.online_models import SparseRow
 
@@ -36,9 +37,7 @@ class OnlineEstimator(FedResEstimator):
         """
         self._refuse_erm()
         self._check_parameters()
-        features, id_ = self._row(x)
-        if self.client is not None and id_ is None:
-            raise ValueError(f"the row has no {self.client!r}, which names its client: add it")
+        features, id_ = self._row(x, learn=True)
         label = self._check_label(y)
         with all_or_nothing(self):
             if not hasattr(self, "_models"):
@@ -76,16 +75,18 @@ class OnlineEstimator(FedResEstimator):
 
     def _score_one(self, x: Mapping[str, Any]) -> F32:
         """The sums of both models for one row, (outputs, 1)."""
-        features, id_ = self._row(x)
+        features, id_ = self._row(x, learn=False)
         client = np.array([self._clients.find_one(id_)])
-        x_global, x_local = in_range(self.encoder_.transform_one(features))
-        return self._models.predict(self._models.rows(x_global, x_local, client, new=False))
+        return self._sums(in_range(self.encoder_.transform_one(features)), client)
 
-    def _row(self, x: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-        """The features of a dict, and its client, None if it names none."""
-        features = {str(name): value for name, value in x.items() if name != self.client}
-        id_ = None if self.client is None else x.get(self.client)
-        return features, None if id_ is None else plain_id(id_)
+    def _row(self, x: Mapping[str, Any], *, learn: bool) -> tuple[dict[str, Any], int | str]:
+        """The features of a dict, and its client."""
+        key = self.client or None
+        features = {str(name): value for name, value in x.items() if name != key}
+        id_ = None if key is None else x.get(key)
+        if id_ is None:
+            id_ = self._unnamed("the row", learn=learn) or NAMELESS
+        return features, plain_id(id_)
 
     @abstractmethod
     def _check_label(self, y: Any) -> NDArray[Any]:
@@ -96,7 +97,7 @@ class OnlineEstimator(FedResEstimator):
         """Labels of which none was seen yet."""
 
 
-def _names(names: Names) -> list[str] | None:
+def _names(names: Names | None) -> list[str] | None:
     if names is None:
         return None
     return [names] if isinstance(names, str) else list(names)

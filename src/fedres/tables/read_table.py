@@ -36,7 +36,7 @@ class Table:
     Attributes
     ----------
     frame
-        The columns that are features: a DataFrame, or a CSR matrix from svmlight text.
+        The columns that are features: a DataFrame, an array, or a CSR matrix.
     y
         The label of every row, as it was given.
     client
@@ -45,7 +45,7 @@ class Table:
         The time of every row; dates are seconds.
     """
 
-    frame: "pd.DataFrame | sparse.csr_array"
+    frame: "pd.DataFrame | Array | sparse.csr_array"
     y: Array | None = None
     client: Array | None = None
     time: F64 | None = None
@@ -55,7 +55,7 @@ class Table:
 
     def take(self, rows: I64) -> "Table":
         """Those rows, in that order."""
-        frame = self.frame[rows] if sparse.issparse(self.frame) else self.frame.iloc[rows]
+        frame = self.frame.iloc[rows] if hasattr(self.frame, "iloc") else self.frame[rows]
         return Table(
             frame, *(None if a is None else a[rows] for a in (self.y, self.client, self.time))
         )

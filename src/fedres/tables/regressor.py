@@ -19,7 +19,9 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
     Parameters
     ----------
     client
-        The column of a DataFrame, or the key of a dict, that names the client of a row.
+        The column of a DataFrame, or the key of a dict, that names the client of a row. None if
+        methods are told by their argument `client`, one id a row, which goes before the column.
+        False if rows have no clients: then all are one's.
     local_features, global_features
         Columns that local models and the global model see; names or wildcards. By default a small
         set of the narrowest columns is local, and all are global. Every model has a constant.
@@ -63,32 +65,31 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
     >>> taste, quality = rng.normal(size=20), rng.normal(size=50)
     >>> rating = taste[user] + quality[film]
     >>> X = pd.DataFrame({"film": film.astype(str)})
-    >>> model = FedResRegressor().fit(X, rating, groups=user)
-    >>> bool(model.score(X, rating, groups=user) > 0.95)
+    >>> model = FedResRegressor().fit(X, rating, client=user)
+    >>> bool(model.score(X, rating, client=user) > 0.95)
     True
     >>> bool(abs(model.local_models_[7].constant - (taste[7] - taste.mean())) < 0.1)
     True
     """
 
     _loss = "squared"
-    _river = "Regressor"
     _labels: NumberLabels
 
-    def partial_fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, client: Any = None) -> Self:
         """Learn from the rows of a table once, in their order, and keep what was learned before.
 
         The first rows ever decide how features and labels are encoded: let them be typical.
         """
-        return self._partial_fit(X, y, groups, None)
+        return self._partial_fit(X, y, client, None)
 
-    def predict(self, X: Any, groups: Any = None) -> F64:
+    def predict(self, X: Any, client: Any = None) -> F64:
         """Predict the label of each row, within the range of the labels seen."""
-        scores = self._scores(X, groups)
+        scores = self._scores(X, client)
         return self._labels.values(scores)
 
-    def score(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, client: Any = None, sample_weight: Any = None) -> float:
         """R^2 of the predictions."""
-        return float(r2_score(y, self.predict(X, groups), sample_weight=sample_weight))
+        return float(r2_score(y, self.predict(X, client), sample_weight=sample_weight))
 
     def predict_one(self, x: Mapping[str, Any]) -> float:
         """Predict the label of one row; 0 before anything was learned."""

@@ -72,12 +72,12 @@ class Trial(NamedTuple):
 DEFAULT = Trial(eta=0.3, shrinkage=10.0, passes=8)
 
 
-def hold_out(client: I64, rng: Any) -> tuple[I32, I32]:
+def split_for_tuning(client: I64, rng: Any) -> tuple[I32, I32]:
     """Rows to learn from and rows held out: of each client one in ten, but never all.
 
     Examples
     --------
-    >>> rest, held = hold_out(np.repeat([0, 1, 2], [400, 1, 9]), np.random.RandomState(0))
+    >>> rest, held = split_for_tuning(np.repeat([0, 1, 2], [400, 1, 9]), np.random.RandomState(0))
     >>> len(rest) + len(held), int((held < 400).sum()), 400 in rest
     (410, 40, True)
     """
@@ -100,7 +100,7 @@ def _of_some_clients(client: I64, rng: Any) -> I64:
     return np.flatnonzero(some[client])
 
 
-def choose(
+def try_candidates(
     settings: Settings,
     data: Encoded,
     etas: Sequence[float],
@@ -125,9 +125,9 @@ def choose(
     """
     if len(data.client) > MOST_ROWS:
         data = data.only(_of_some_clients(data.client, rng))
-    rest, held = hold_out(data.client, rng)
+    rest, held = split_for_tuning(data.client, rng)
     if len(held) < FEWEST:  # hardly any client has two rows
-        rest, held = hold_out(np.zeros_like(data.client), rng)
+        rest, held = split_for_tuning(np.zeros_like(data.client), rng)
     if len(held) < FEWEST:
         return []
     blank = OnlineModels(settings, len(data.y))
@@ -176,7 +176,7 @@ def or_default(eta: float | None, shrinkage: float | None, passes: int | None) -
     )
 
 
-def train(
+def tune_and_train(
     settings: Settings,
     data: Encoded,
     eta: float | None,
@@ -192,7 +192,7 @@ def train(
     if settings.width_local is None:  # then all clients are one
         data, shrinkages = data._replace(client=np.zeros_like(data.client)), (best.shrinkage,)
     if None in (eta, shrinkage, passes):
-        trials = choose(settings, data, etas, shrinkages, passes, rng)
+        trials = try_candidates(settings, data, etas, shrinkages, passes, rng)
     if trials:
         best = min(trials, key=lambda trial: trial.loss)
     settings = settings._replace(eta=best.eta, shrinkage=best.shrinkage)

@@ -1,6 +1,7 @@
 """Estimators on disk; `fedres.tables.storage` says how."""
 
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from fedres.tables.estimator import FedResEstimator
 from fedres.tables.labels import ClassLabels, NumberLabels
 from fedres.tables.online_models import OnlineModels, Settings
 from fedres.tables.regressor import FedResRegressor
-from fedres.tables.storage import Stored, pack_ids, unpack_ids, write
+from fedres.tables.storage import Stored, open_folder, pack_ids, unpack_ids, write
 
 KINDS: dict[str, tuple[type[FedResEstimator], Any]] = {
     "regressor": (FedResRegressor, NumberLabels),
@@ -46,9 +47,34 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def restore(stored: Stored, client: Any = None) -> FedResEstimator:
-    """The model in an open folder, or that of one client, reading no other's weights."""
+def load_model(folder: str | PathLike[str], client: Any = None) -> FedResEstimator:
+    """Return the model that was saved in a folder.
+
+    Parameters
+    ----------
+    folder
+        Where `save`, ``fedres fit`` or a run of Flower wrote it.
+    client
+        Return what this client needs and read no other's weights: the global model and its own,
+        which it can predict with and go on learning.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> X, y, user = np.ones((4, 1)), [1.0, 2.0, 3.0, 4.0], ["ann", "ann", "bob", "bob"]
+    >>> model = FedResRegressor().fit(X, y, client=user)
+    >>> with TemporaryDirectory() as folder:
+    ...     model.save(folder)
+    ...     load_model(folder).clients_, load_model(folder, client="bob").clients_
+    (['ann', 'bob'], ['bob'])
+    """
+    stored = open_folder(Path(folder).expanduser())
     meta = stored.meta
+    if meta.get("kind") not in KINDS:
+        raise ValueError(
+            f"{folder} holds a {meta.get('kind', 'model of an unknown kind')}, not a model that "
+            f"can be loaded: those are {' and '.join(KINDS)}"
+        )
     cls, labels = KINDS[meta["kind"]]
     model = cls(**meta["parameters"])
     for name, value in meta["chosen"].items():

@@ -7,7 +7,7 @@ import numpy as np
 from fedres.simulation.intervals import Interval
 
 if TYPE_CHECKING:
-    from fedres.tables.verdict import Verdict
+    from fedres.tables.table_comparison import TableComparison
 
 WORDS = {"rmse": "RMSE", "mae": "MAE", "log_loss": "log loss", "accuracy": "accuracy"}
 # By the signs of what FedRes gains over Central and over Independent; 0 for nothing clear.
@@ -24,7 +24,7 @@ HEADS = {
 }
 
 
-def sentence(verdict: "Verdict") -> str:
+def sentence(verdict: "TableComparison") -> str:
     """Does personal + shared beat only personal and only shared, and for how many clients?"""
     central, independent = verdict.gain_over("central"), verdict.gain_over("independent")
     if len(verdict.rows_of) == 1:

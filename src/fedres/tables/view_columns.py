@@ -13,7 +13,7 @@ WIDEST_DENSE = 16
 
 
 @dataclass(frozen=True)
-class Side:
+class ViewColumns:
     """The columns of a view.
 
     Attributes
@@ -31,7 +31,7 @@ class Side:
     sparse: bool
 
     @classmethod
-    def of(cls, columns: Sequence[Column]) -> "Side":
+    def of(cls, columns: Sequence[Column]) -> "ViewColumns":
         """Lay out columns one after the other."""
         begin = np.cumsum([0, *(column.width for column in columns)])
         is_sparse = any(

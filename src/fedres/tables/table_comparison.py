@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from fedres.tables.estimator import FedResEstimator
 
 Task = Literal["numbers", "classes"]
-Method = Literal["constant", "independent", "central", "fedres"]
-METHODS: tuple[Method, ...] = get_args(Method)
+ComparedMethod = Literal["constant", "independent", "central", "fedres"]
+METHODS: tuple[ComparedMethod, ...] = get_args(ComparedMethod)
 OTHERS = METHODS[:-1]
 # The first is what the verdict goes by: the loss that all methods are trained for.
 METRICS = {"numbers": ("rmse", "mae"), "classes": ("log_loss", "accuracy")}
@@ -31,7 +31,7 @@ GROUPS = (0, 1, *(step * 10**power for power in range(12) for step in (2, 5, 10)
 FEWEST_CLIENTS = 5
 
 
-class Counts(NamedTuple):
+class ClientCounts(NamedTuple):
     """For how many clients the error of FedRes is smaller, larger or the same.
 
     Clear are those whose own held-out rows tell, by a 95% interval: one in twenty does by chance.
@@ -54,8 +54,8 @@ class Group(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What `judge` found.
+class TableComparison:
+    """What `compare` found on a table.
 
     Attributes
     ----------
@@ -79,14 +79,14 @@ class Verdict:
     --------
     >>> client, fedres = np.repeat([0, 1, 2], 2), np.array([1, 1, 1, 1, 4, 4.0])
     >>> others = {method: {"rmse": np.full(6, 4.0)} for method in OTHERS}
-    >>> verdict = Verdict(
+    >>> found = TableComparison(
     ...     "numbers", False, 9, client, np.array([2, 3, 4]), others | {"fedres": {"rmse": fedres}}
     ... )
-    >>> verdict.score("central", "rmse").mean, round(verdict.score("fedres", "rmse").mean, 3)
+    >>> found.score("central", "rmse").mean, round(found.score("fedres", "rmse").mean, 3)
     (2.0, 1.414)
-    >>> verdict.counts("central")
-    Counts(gain=2, lose=0, same=1, gain_clearly=2, lose_clearly=0)
-    >>> [(group.low, group.high, group.gain.mean) for group in verdict.by_training_rows("central")]
+    >>> found.counts("central")
+    ClientCounts(gain=2, lose=0, same=1, gain_clearly=2, lose_clearly=0)
+    >>> [(group.low, group.high, group.gain.mean) for group in found.by_training_rows("central")]
     [(1, 5, 0.5857864376269049)]
     """
 
@@ -95,7 +95,7 @@ class Verdict:
     training_rows: int
     client: I64
     training_rows_of: I64
-    errors: dict[Method, dict[str, F64]]
+    errors: dict[ComparedMethod, dict[str, F64]]
     model: "FedResEstimator | None" = field(default=None, repr=False)
 
     @property
@@ -108,23 +108,23 @@ class Verdict:
         """How many held-out rows each client has."""
         return np.bincount(self.client)
 
-    def score(self, method: Method, metric: str) -> Interval:
+    def score(self, method: ComparedMethod, metric: str) -> Interval:
         """A metric over all held-out rows."""
         value, influence = _measure(self._sums(method, metric), self.rows_of, metric)
         return Interval(value, interval(influence).half)
 
-    def gain_over(self, method: Method) -> Interval:
+    def gain_over(self, method: ComparedMethod) -> Interval:
         """By how much the error of FedRes is smaller than that of another method."""
         return self._gain(method, np.ones(len(self.rows_of), bool))
 
-    def gains_of_clients(self, method: Method) -> F64:
+    def gains_of_clients(self, method: ComparedMethod) -> F64:
         """The same for each client, on its own held-out rows."""
         metric = self.metrics[0]
         theirs, ours = (self._sums(one, metric) / self.rows_of for one in (method, "fedres"))
         gains: F64 = np.sqrt(theirs) - np.sqrt(ours) if metric == "rmse" else theirs - ours
         return gains
 
-    def counts(self, method: Method) -> Counts:
+    def counts(self, method: ComparedMethod) -> ClientCounts:
         """How many clients gain and lose by FedRes against another method."""
         metric, n = self.metrics[0], self.rows_of
         gain = self.errors[method][metric] - self.errors["fedres"][metric]
@@ -133,9 +133,9 @@ class Verdict:
         free = np.maximum(n - 1, 1)
         clear = (n > 1) & (np.abs(mean) > stdtrit(free, 0.975) * np.sqrt(squares / free / n))
         who = (mean > 0, mean < 0, mean == 0, clear & (mean > 0), clear & (mean < 0))
-        return Counts(*(int(is_it.sum()) for is_it in who))
+        return ClientCounts(*(int(is_it.sum()) for is_it in who))
 
-    def by_training_rows(self, method: Method) -> list[Group]:
+    def by_training_rows(self, method: ComparedMethod) -> list[Group]:
         """The gain over another method, for clients with few training rows up to many."""
         rows = self.training_rows_of
         return [
@@ -144,7 +144,7 @@ class Verdict:
             if (who := (rows >= low) & (rows < high)).any()
         ]
 
-    def sentence(self) -> str:
+    def verdict(self) -> str:
         """Say in plain words whether personal + shared pays."""
         return sentence(self)
 
@@ -152,7 +152,7 @@ class Verdict:
         """Plain numbers, for JSON."""
         error = self.metrics[0]
         return {
-            "verdict": self.sentence(),
+            "verdict": self.verdict(),
             "task": self.task,
             "held_out": "last rows" if self.by_time else "random rows of each client",
             "training_rows": self.training_rows,
@@ -163,16 +163,16 @@ class Verdict:
                 method: {
                     name: value
                     for metric in self.metrics
-                    for name, value in _plain(metric, self.score(method, metric)).items()
+                    for name, value in self.score(method, metric).named(metric).items()
                 }
                 for method in METHODS
             },
             "gain_of_fedres": {
                 method: {
-                    **_plain(error, self.gain_over(method)),
+                    **self.gain_over(method).named(error),
                     "clients": self.counts(method)._asdict(),
                     "by_training_rows": [
-                        {"low": low, "high": high, "clients": clients, **_plain(error, gain)}
+                        {"low": low, "high": high, "clients": clients, **gain.named(error)}
                         for low, high, clients, gain in self.by_training_rows(method)
                     ],
                 }
@@ -180,11 +180,11 @@ class Verdict:
             },
         }
 
-    def _sums(self, method: Method, metric: str) -> F64:
+    def _sums(self, method: ComparedMethod, metric: str) -> F64:
         sums: F64 = np.bincount(self.client, self.errors[method][metric])  # type: ignore[assignment]
         return sums
 
-    def _gain(self, method: Method, who: NDArray[np.bool_]) -> Interval:
+    def _gain(self, method: ComparedMethod, who: NDArray[np.bool_]) -> Interval:
         metric, rows = self.metrics[0], self.rows_of[who]
         theirs, their_influence = _measure(self._sums(method, metric)[who], rows, metric)
         ours, our_influence = _measure(self._sums("fedres", metric)[who], rows, metric)
@@ -209,7 +209,3 @@ def _measure(sums: F64, rows: I64, metric: str) -> tuple[float, F64]:
     if metric == "rmse" and mean > 0:
         return float(np.sqrt(mean)), influence / (2 * np.sqrt(mean))
     return float(mean), influence
-
-
-def _plain(name: str, value: Interval) -> dict[str, float | None]:
-    return {name: value.mean, f"{name}_interval": None if np.isnan(value.half) else value.half}
