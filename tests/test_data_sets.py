@@ -477,7 +477,7 @@ def test_digits_are_those_of_scikit_learn_wherever_it_keeps_them(moved, monkeypa
         monkeypatch.setattr(dataset, "find_spec", lambda _: None)
     else:
         monkeypatch.setattr("sklearn.datasets.load_digits", None)
-    found = load("digits")
+    found = load_data("digits")
     np.testing.assert_array_equal(found.x, (x / 16).astype(np.float32))
     np.testing.assert_array_equal(found.y, y)
     assert (found.x.dtype, found.y.dtype) == (np.float32, np.int64)

@@ -1,9 +1,6 @@
 import json
-<<<<<<< HEAD
-from dataclasses import replace
-=======
 from contextlib import nullcontext
->>>>>>> tables
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from unittest.mock import patch

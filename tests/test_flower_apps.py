@@ -301,7 +301,7 @@ def test_the_models_left_behind_clip_features_as_the_node_did(tmp_path, shop):
         (tmp_path / "state" / "north", shared + memory.local.f(x_local)),
     ):
         np.testing.assert_allclose(
-            load(folder / "model").predict(far),
+            load_model(folder / "model").predict(far),
             joint * settings.label_scale + settings.label_mean,
             rtol=1e-5,
         )

@@ -117,7 +117,7 @@ def count(samples: Any, slot: int) -> int:
 
 
 @count.register
-def _(samples: One, slot: int) -> int:  # noqa: ARG001
+def _(samples: One, slot: int) -> int:
     return 1
 
 
@@ -174,7 +174,14 @@ def _(side: Linear, m: int, i: int, flight: Flight, first: int, last: int, out: 
 
 
 def predict(
-    terms: Terms, global_: Any, version: int, local: Any, i: int, flight: Flight, first: int, last: int
+    terms: Terms,
+    global_: Any,
+    version: int,
+    local: Any,
+    i: int,
+    flight: Flight,
+    first: int,
+    last: int,
 ) -> None:
     """Both halves of the prediction, f(x^g; w^g) and f(x^l; w_i), and what is sent of the second."""
     evaluate(global_, version, i, flight, first, last, flight.seen)
@@ -225,9 +232,7 @@ def descend(
             descend_row(models, m, view, i, flight.row[c], flight.block[c], rate)
     elif last - first == 1:
         c = U(first)
-        adapt_row(
-            models, m, view, i, flight.row[c], flight.block[c], slopes[c], weight, side.eta
-        )
+        adapt_row(models, m, view, i, flight.row[c], flight.block[c], slopes[c], weight, side.eta)
     else:
         # Gradients are summed first and divided last: those that cancel exactly move nothing.
         for c in range(U(first), U(last)):
@@ -252,25 +257,19 @@ def learn(local: Any, terms: Terms, i: int, flight: Flight, first: int, last: in
 def _(local: Linear, terms: Terms, i: int, flight: Flight, first: int, last: int) -> None:
     if terms.alignment == _LATE:
         return
-    take_slopes(
-        terms, local.models, i, flight, first, last, flight.own, flight.seen, flight.slope
-    )
+    take_slopes(terms, local.models, i, flight, first, last, flight.own, flight.seen, flight.slope)
     if terms.alignment != _ALIGNED:
         step_local(terms, local, i, flight, first, last)
 
 
 @singledispatch
-def deliver(
-    local: Any, terms: Terms, times: Times, global_: Any, flight: Flight, n: int
-) -> None:
+def deliver(local: Any, terms: Terms, times: Times, global_: Any, flight: Flight, n: int) -> None:
     """What clients do when round n begins: what they have waited a round trip for."""
     raise TypeError(f"{type(local).__name__} is no local side")
 
 
 @deliver.register
-def _(
-    local: Linear, terms: Terms, times: Times, global_: Any, flight: Flight, n: int
-) -> None:
+def _(local: Linear, terms: Terms, times: Times, global_: Any, flight: Flight, n: int) -> None:
     clients = len(terms.weight)
     due = times.due_local
     for e in range(due.first[n], due.last[n]):
@@ -286,14 +285,19 @@ def _(
 
 @apart
 def meet_again(
-    terms: Terms, global_: Any, version: int, local: Any, i: int, flight: Flight, first: int, last: int
+    terms: Terms,
+    global_: Any,
+    version: int,
+    local: Any,
+    i: int,
+    flight: Flight,
+    first: int,
+    last: int,
 ) -> None:
     """The slopes of samples seen a round trip ago, at the pair of models that is held now."""
     evaluate(global_, version, i, flight, first, last, flight.seen)
     evaluate(local, i, i, flight, first, last, flight.own)
-    take_slopes(
-        terms, local.models, i, flight, first, last, flight.own, flight.seen, flight.slope
-    )
+    take_slopes(terms, local.models, i, flight, first, last, flight.own, flight.seen, flight.slope)
 
 
 @singledispatch

@@ -6,13 +6,8 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from fedres.paper.reproduce import Reproduction
-<<<<<<< HEAD
 from fedres.report.names import NAMES
-from fedres.simulation.comparison import Comparison
-=======
-from fedres.report.names import NAMES, size
 from fedres.simulation.comparison import SimulatedComparison
->>>>>>> tables
 from fedres.simulation.intervals import interval
 
 

@@ -26,12 +26,8 @@ STYLE: dict[Any, Any] = {
 styled = mpl.rc_context(STYLE)  # for functions that draw or save: the user's own style stays
 
 
-<<<<<<< HEAD
 @styled
-def accuracy_plot(result: Comparison) -> Figure:
-=======
 def accuracy_plot(result: SimulatedComparison) -> Figure:
->>>>>>> tables
     """Test accuracy of each method: mean, interval, and every seed."""
     figure, axes = one_panel()
     for at, (method, outcome) in enumerate(result.outcomes.items()):
@@ -47,12 +43,8 @@ def accuracy_plot(result: SimulatedComparison) -> Figure:
     return figure
 
 
-<<<<<<< HEAD
 @styled
-def loss_plot(result: Comparison) -> Figure:
-=======
 def loss_plot(result: SimulatedComparison) -> Figure:
->>>>>>> tables
     """Average progressive loss over rounds."""
     figure, axes = one_panel()
     for method, outcome in result.outcomes.items():
@@ -68,12 +60,8 @@ def loss_plot(result: SimulatedComparison) -> Figure:
     return figure
 
 
-<<<<<<< HEAD
 @styled
-def clients_plot(result: Comparison) -> Figure:
-=======
 def clients_plot(result: SimulatedComparison) -> Figure:
->>>>>>> tables
     """For how many clients FedRes pays, and by how much."""
     figure, axes = one_panel()
     fedres = result.outcomes["fedres"].accuracy_per_client
@@ -89,12 +77,8 @@ def clients_plot(result: SimulatedComparison) -> Figure:
     return figure
 
 
-<<<<<<< HEAD
 @styled
-def bytes_plot(result: Comparison) -> Figure:
-=======
 def bytes_plot(result: SimulatedComparison) -> Figure:
->>>>>>> tables
     """What each method sends."""
     figure, axes = one_panel()
     at = np.arange(len(result.outcomes))

@@ -43,12 +43,8 @@ def write_verdict(
     path.write_text(page, encoding="utf-8")
 
 
-<<<<<<< HEAD
 @styled
-def errors_plot(verdict: Verdict) -> Figure:
-=======
 def errors_plot(verdict: TableComparison) -> Figure:
->>>>>>> tables
     """The error of each method, with intervals."""
     figure, axes = one_panel()
     error = verdict.metrics[0]
@@ -64,12 +60,8 @@ def errors_plot(verdict: TableComparison) -> Figure:
     return figure
 
 
-<<<<<<< HEAD
 @styled
-def rows_plot(verdict: Verdict) -> Figure:
-=======
 def rows_plot(verdict: TableComparison) -> Figure:
->>>>>>> tables
     """What FedRes gains, for clients of few training rows up to many."""
     figure, axes = one_panel()
     for method in AGAINST:
@@ -87,12 +79,8 @@ def rows_plot(verdict: TableComparison) -> Figure:
     return figure
 
 
-<<<<<<< HEAD
 @styled
-def clients_plot(verdict: Verdict, method: Method) -> Figure:
-=======
 def clients_plot(verdict: TableComparison, method: ComparedMethod) -> Figure:
->>>>>>> tables
     """A histogram of what clients gain."""
     figure, axes = one_panel()
     gains, counts = verdict.gains_of_clients(method), verdict.counts(method)

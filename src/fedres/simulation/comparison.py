@@ -11,7 +11,7 @@ from fedres.core.sgd import Alignment
 from fedres.core.types import F64
 from fedres.simulation.dataset import Dataset, load_data
 from fedres.simulation.engine import simulate
-from fedres.simulation.intervals import Interval, interval, or_none
+from fedres.simulation.intervals import Interval, interval
 from fedres.simulation.parallel import run_all, working
 from fedres.simulation.run import Run
 from fedres.simulation.settings import SGD_METHODS, Method
@@ -79,17 +79,9 @@ class SimulatedComparison:
             "verdict": self.verdict(),
             "methods": {
                 method: {
-<<<<<<< HEAD
-                    "accuracy": float(outcome.accuracy.mean()),
-                    "accuracy_interval": or_none(interval(outcome.accuracy).half),
-                    "accuracy_per_seed": outcome.accuracy.tolist(),
-                    "loss": float(outcome.loss.mean()),
-                    "loss_interval": or_none(interval(outcome.loss).half),
-=======
                     **self.score(method, "accuracy").named("accuracy"),
                     "accuracy_per_seed": outcome.accuracy.tolist(),
                     **self.score(method, "loss").named("loss"),
->>>>>>> tables
                     "bytes_up": outcome.bytes_up,
                     "bytes_down": outcome.bytes_down,
                     "seconds": outcome.seconds,

@@ -183,11 +183,7 @@ class Encoder:
         if self.source == "csr":
             x = rows.x
             x = sparse.csr_array((x.data * self._scales[x.indices], x.indices, x.indptr), x.shape)
-<<<<<<< HEAD
-            return self._limited(x[:, list(self.global_)]), x[:, list(self.local)]
-=======
             return EncodedTable(len(rows), {}, x)
->>>>>>> tables
         used = {*self.global_, *self.local}
         features = {
             i: column.features(rows[column.name])
@@ -199,16 +195,11 @@ class Encoder:
     def views(self, table: EncodedTable) -> tuple[Matrix, Matrix]:
         """Global and local features of rows that this encoder, or one of its halves, encoded."""
         if (x := table.csr) is not None:
-            return x[:, list(self.global_)], x[:, list(self.local)]
+            return self._limited(x[:, list(self.global_)]), x[:, list(self.local)]
         rows, features, _ = table
         return (
-<<<<<<< HEAD
-            self._limited(self._global.matrix([features[i] for i in self.global_], len(rows))),
-            self._local.matrix([features[i] for i in self.local], len(rows)),
-=======
-            self._global.matrix([features[i] for i in self.global_], rows),
+            self._limited(self._global.matrix([features[i] for i in self.global_], rows)),
             self._local.matrix([features[i] for i in self.local], rows),
->>>>>>> tables
         )
 
     def transform_one(self, row: Mapping[str, Any]) -> tuple[Matrix, Matrix]:
@@ -253,19 +244,12 @@ class Encoder:
         """The encoder that `to_dict` described."""
         try:
             columns = tuple(map(recall, stored["columns"]))
-<<<<<<< HEAD
             in_global, in_local = (tuple(map(int, stored[side])) for side in ("global", "local"))
             limit = stored.get("limit_global")
             encoder = cls(stored["source"], columns, in_global, in_local, limit)
-            known = stored["source"] in get_args(Source) and encoder.to_dict() == stored
+            known = stored["source"] in get_args(InputKind) and encoder.to_dict() == stored
             known &= limit is None or limit > 0
             if not known or not {*in_global, *in_local} <= set(range(len(columns))):
-=======
-            sides = [tuple(map(int, stored[side])) for side in ("global", "local")]
-            encoder = cls(stored["source"], columns, *sides)
-            known = stored["source"] in get_args(InputKind) and encoder.to_dict() == stored
-            if not known or not {*sides[0], *sides[1]} <= set(range(len(columns))):
->>>>>>> tables
                 raise ValueError("it was not written so")
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"this is not a stored encoder: {error!r}") from None
