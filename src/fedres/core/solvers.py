@@ -3,11 +3,12 @@
 import numpy as np
 
 from fedres.core.losses import Loss
-from fedres.core.models import linear
-from fedres.core.types import F32, F64, Matrix
+from fedres.core.types import F64
+
+EPSILON = float(np.finfo(float).eps)
 
 
-def least_squares_in_ball(A: F64, r: F64, radius: float | None = None) -> F64:
+def least_squares_in_ball(A: F64, r: F64, radius: float = np.inf) -> F64:
     """Argmin of w'Aw - 2 r'w over ||w|| <= radius, A being positive semi-definite.
 
     Exact, from the eigenvectors of A. Without a binding ball it is the solution of minimum norm;
@@ -23,38 +24,33 @@ def least_squares_in_ball(A: F64, r: F64, radius: float | None = None) -> F64:
     """
     values, vectors = np.linalg.eigh(A)
     along = vectors.T @ r
-    solid = values > len(values) * np.finfo(float).eps * max(values[-1], 0.0)
+    solid = values > len(values) * EPSILON * max(values[-1], 0.0)
     along = np.where(solid, along, 0.0)
     values = np.where(solid, values, 1.0)
-    weights: F64 = vectors @ (along / values)
-    if radius is None or np.linalg.norm(weights) <= radius:
-        return weights
-    # 1 / ||w(mu)|| is nearly linear in mu: Newton's steps on it rise to the root from the left.
     mu = 0.0
-    for _ in range(100):
-        scaled = along / (values + mu)
-        norm = np.linalg.norm(scaled)
-        step = (norm / radius - 1) * norm**2 / (scaled**2 / (values + mu)).sum()
-        mu += step
-        if step <= 1e-15 * mu:
-            break
-    bound: F64 = vectors @ (along / (values + mu))
-    return bound
+    if ((along / values) ** 2).sum() > radius**2:
+        # 1 / ||w(mu)|| is nearly linear in mu: Newton's steps on it rise to the root from the left.
+        for _ in range(100):
+            squares = (along / (values + mu)) ** 2
+            square = squares.sum()
+            step = (np.sqrt(square) / radius - 1) * square / (squares / (values + mu)).sum()
+            mu += step
+            if step <= 1e-15 * mu:
+                break
+    return vectors @ (along / (values + mu))
 
 
 def minimise_in_ball(
     loss: Loss,
-    x: Matrix,
-    y: F32,
+    x: F64,
+    y: F64,
     offset: F64,
     weight: F64,
-    *,
-    constant: bool,
-    radius: float | None,
+    radius: float,
     ridge: float,
     start: F64,
 ) -> F64:
-    """Argmin of sum weight * l(y, w.(x, 1) + offset) + ridge ||w||^2 over ||w|| <= radius.
+    """Argmin of sum weight * l(y, w.x + offset) + ridge ||w||^2 over ||w|| <= radius.
 
     By L-BFGS from `start`; a binding ball is met by the ridge term that makes it just hold.
 
@@ -62,8 +58,7 @@ def minimise_in_ball(
     --------
     >>> from fedres.core.losses import LOGISTIC
     >>> x, y = np.float32([[1.0], [-1.0]]), np.float32([1.0, -1.0])
-    >>> w = minimise_in_ball(LOGISTIC, x, y, np.zeros(2), np.ones(2), constant=False, radius=2.0,
-    ...                      ridge=0.0, start=np.zeros(1))
+    >>> w = minimise_in_ball(LOGISTIC, x, y, np.zeros(2), np.ones(2), 2.0, 0.0, np.zeros(1))
     >>> float(w[0].round(6))
     2.0
     """
@@ -71,10 +66,8 @@ def minimise_in_ball(
 
     def solve(penalty: float, start: F64) -> F64:
         def objective(w: F64) -> tuple[float, F64]:
-            prediction = linear(x, w, constant, np.float64) + offset
-            slope = weight * loss.slope(prediction, y)
-            gradient = x.T @ slope
-            gradient = np.append(gradient, slope.sum()) if constant else gradient
+            prediction = x @ w + offset
+            gradient = x.T @ (weight * loss.slope(prediction, y))
             value = (weight * loss.value(prediction, y)).sum() + penalty * (w @ w)
             return float(value), np.asarray(gradient + 2 * penalty * w, float)
 
@@ -83,13 +76,13 @@ def minimise_in_ball(
         ).x
         return found
 
-    if radius is None:
+    if radius == np.inf:
         return solve(ridge, start)
     # Without any penalty the minimum may lie at infinity; a ball of this size leaves it inside.
     best = solve(max(ridge, 1e-12), start)
     if np.linalg.norm(best) <= radius:
         return best
-    most = float(weight.sum() * np.sqrt((x.multiply(x) if hasattr(x, "multiply") else x * x).sum()))
+    most = float(weight.sum() * np.sqrt((x * x).sum()))
 
     def excess(penalty: float) -> float:
         return float(np.linalg.norm(solve(penalty, best)) - radius)
