@@ -28,9 +28,11 @@ import numpy as np
 
 from fedres.core.losses import Loss
 from fedres.core.messages import check_bits
+from fedres.core.primitives import add_scaled, add_square
 from fedres.core.schedule import Times, back, held
 from fedres.core.sgd import Flight, Terms, bounds, count, deliver, evaluate, keep, learn, serve
-from fedres.core.solvers import least_squares_in_ball, minimise_in_ball
+from fedres.core.solvers import inner, least_squares_in_ball, minimise_in_ball
+from fedres.core.source import apart
 from fedres.core.types import F64, I64
 
 
@@ -78,7 +80,7 @@ class PlayRule(ErmRule):
 class Sums(NamedTuple):
     """What the squared loss needs of samples: A = sum x x', c = sum x y, C_i = sum z x'."""
 
-    A: F64  # (problems, weights, weights), the ridge on its diagonal
+    A: F64  # (problems, weights, weights), upper triangles, the ridge on the diagonal
     c: F64  # (problems, weights)
     C: F64  # (clients, weights of the other side, weights)
 
@@ -115,10 +117,7 @@ class Minimiser(NamedTuple):
 @evaluate.register
 def _(side: Minimiser, m: int, i: int, flight: Flight, first: int, last: int, out: F64) -> None:
     for c in range(first, last):
-        total, row = np.float64(0), flight.row[c]
-        for j in range(side.x.shape[1]):
-            total += side.x[row, j] * side.weights[m, j]
-        out[c] = total
+        out[c] = inner(side.x[flight.row[c]], side.weights[m])
 
 
 @bounds.register
@@ -180,6 +179,7 @@ def _(global_: Minimiser, version: int, path: Any, n: int) -> None:
     path[n] = global_.weights[version]
 
 
+@apart
 @singledispatch
 def take_in(
     problem: Any, side: Minimiser, m: int, i: int, row: int, y: float, theirs: float, weight: float
@@ -194,12 +194,11 @@ def _(
 ) -> None:
     x = side.x[row]
     scaled = weight * x
-    sums.c[m] += scaled * (y - theirs if side.remembers else y)
-    for a in range(len(x)):
-        sums.A[m, a] += scaled[a] * x
+    add_scaled(sums.c[m], y - theirs if side.remembers else y, scaled)
+    add_square(sums.A[m], weight, x, 0)
     if not side.remembers:
         for j in range(side.z.shape[1]):
-            sums.C[i, j] += side.z[row, j] * scaled
+            add_scaled(sums.C[i, j], side.z[row, j], scaled)
 
 
 @take_in.register
@@ -216,6 +215,7 @@ def _(
     samples.seen[m].append((row, i, y, theirs, weight))
 
 
+@apart
 @singledispatch
 def argmin(problem: Any, side: Minimiser, m: int, others: F64, to: int) -> None:
     """The weights of model `to` become those that solve problem m.
@@ -233,7 +233,7 @@ def _(sums: Sums, side: Minimiser, m: int, others: F64, to: int) -> None:
     if not side.remembers:
         for k in range(others.shape[0]):
             for j in range(others.shape[1]):
-                r -= others[k, j] * sums.C[m + k, j]
+                add_scaled(r, -others[k, j], sums.C[m + k, j])
     side.weights[to] = least_squares_in_ball(sums.A[m], r, side.radius)
 
 
