@@ -12,10 +12,9 @@ from fedres.core.erm import ErmRule
 from fedres.core.losses import SQUARED, Loss, find_loss
 from fedres.core.sgd import Alignment, Many, One, new_flight
 from fedres.core.steps import Step
-from fedres.core.types import I32
-from fedres.simulation.dealing import Deck
+from fedres.simulation.dealing import Deck, new_deck
 from fedres.simulation.erm_sides import ErmSides
-from fedres.simulation.federation import Federation, Rows
+from fedres.simulation.federation import Federation
 from fedres.simulation.run import Run
 from fedres.simulation.settings import (
     ClientWeight,
@@ -142,21 +141,16 @@ def _play(
     turns, total = settings.turns(federation), settings.total(federation)
     path = np.zeros((turns + 1 if settings.keep_path else 0, len(sides.begin_global)), np.float32)
     path[:1] = sides.begin_global
-    deck = Deck(
+    deck = new_deck(
         rows.y,
         rows.row_start,
-        row_order(rows),
-        *np.zeros((2, clients), np.int64),
-        sides.stored,
-        (sides.xl.width == 0).astype(np.int32),
+        turns,
         total,
-        settings.cycle,
-        settings.shuffle,
-        settings.seed,
-        np.full((total, clients), np.nan, np.float32),
-        *np.zeros((2, turns)),
-        np.zeros(clients),
-        np.zeros(1, np.int64),
+        cycle=settings.cycle,
+        shuffle=settings.shuffle,
+        seed=settings.seed,
+        stored=sides.stored,
+        alone=sides.xl.width == 0,
     )
     flight = new_flight(sides.plan.depth, clients, batch, sides.dtype)
     kinds = (Deck, *sides.kinds, One if batch == 1 else Many)
@@ -189,15 +183,8 @@ def _compiler() -> Callable[..., Any]:
     # A compiler takes a moment to load, which the command line should not wait for.
     from fedres.core.compiled import compiled
 
-    return compiled  # type: ignore[no-any-return]
+    return compiled
 
 
 def _as_it_stands(function: Any, *_: type, allocates: bool = False) -> Any:  # noqa: ARG001
     return function
-
-
-def row_order(rows: Rows) -> I32:
-    """The numbers of each client's rows, from 0, in the order in which they stand."""
-    order = np.arange(len(rows.y), dtype=np.int32)
-    order -= np.repeat(rows.row_start[:-1], rows.counts).astype(np.int32)
-    return order

@@ -7,10 +7,11 @@ import numpy as np
 from fedres.core.erm import ErmRule, EverySample, Minimiser, PlayRule, Sums
 from fedres.core.losses import SQUARED
 from fedres.core.messages import Ledger
+from fedres.core.primitives import View
 from fedres.core.schedule import plan
 from fedres.core.sgd import Terms
 from fedres.core.types import F32, F64, I64
-from fedres.core.views import View, client_rows, is_sparse, whole
+from fedres.core.views import client_rows, is_sparse
 from fedres.simulation.federation import Federation, Rows
 from fedres.simulation.message_bytes import count_bytes
 from fedres.simulation.run import LocalWeights
@@ -34,13 +35,15 @@ class ErmSides:
         self.times = self.plan.times
         self.remembers = isinstance(rule, PlayRule)
         self.bits = rule.residual_bits if isinstance(rule, PlayRule) else 0
+        low, high = settings.residual_span(federation)
         self.terms = Terms(
             settings.loss.number,
             0,
             False,
             np.float32(np.inf),
             self.bits,
-            *map(np.float32, settings.residual_span(federation)),
+            np.float32(low),
+            np.float32(high),
             settings.weights(federation),
         )
         self.xl = rows.x_local
@@ -55,7 +58,8 @@ class ErmSides:
         settings, rows, clients = self.settings, self.federation.train, len(self.terms.weight)
         xg, xl = (_padded(view, rows, settings.constant) for view in (rows.x_global, rows.x_local))
         self.begin_global, begin = settings.initial(self.federation)
-        versions, own = np.zeros((self.times.history, xg.shape[1])), np.zeros((clients, xl.shape[1]))
+        versions = np.zeros((self.times.history, xg.shape[1]))
+        own = np.zeros((clients, xl.shape[1]))
         versions[0] = self.begin_global
         for i, weights in enumerate(begin):
             width = self.xl.width[i]

@@ -53,7 +53,7 @@ class SgdSides:
             options.local_step if settings.method == "fedres" and self.connected else None,
         )
         self.terms = rule.terms(settings.weights(federation))
-        self.stored = np.diff(self.xg.indptr) if self.xg.sparse else np.empty(0, np.int64)
+        self.stored = np.diff(self.xg.indptr) if self.xg.sparse else None
         self._begin(rule)
 
     def _plan(self) -> Plan:
