@@ -12,14 +12,14 @@ from fedres.core.delays import Delay, as_delay
 from fedres.core.erm import is_squared
 from fedres.core.losses import Loss, find_loss
 from fedres.core.messages import Ledger, model_bytes, upload_bytes
+from fedres.core.primitives import View
 from fedres.core.schedule import never, plan
 from fedres.core.sgd import Alignment, Linear, Many, One, new_flight, new_models
 from fedres.core.steps import Adaptive, Step
-from fedres.core.types import F32, F64, I32, I64
-from fedres.core.views import View
+from fedres.core.types import F32, F64, I64
 from fedres.simulation import scoring
-from fedres.simulation.dealing import Deck
-from fedres.simulation.federation import Federation, Rows, sides
+from fedres.simulation.dealing import Deck, new_deck
+from fedres.simulation.federation import Federation, sides
 from fedres.simulation.run import LocalWeights, Run
 from fedres.simulation.settings import SGD_METHODS, ClientWeight, Initial, Method, Settings
 from fedres.simulation.sparse_columns import known_columns, own_columns
@@ -175,21 +175,16 @@ def _simulate(federation: Federation, settings: Settings, compiled: bool) -> Run
             local.models.weights[start : start + len(weights)] = weights
     path = np.zeros((turns + 1 if settings.keep_path else 0, len(begin_global)), np.float32)
     path[:1] = begin_global
-    deck = Deck(
+    deck = new_deck(
         rows.y,
         rows.row_start,
-        row_order(rows),
-        *np.zeros((2, clients), np.int64),
-        np.diff(xg.indptr) if xg.sparse else np.empty(0, np.int64),
-        (xl.width == 0).astype(np.int32),
+        turns,
         total,
-        settings.cycle,
-        settings.shuffle,
-        settings.seed,
-        np.full((total, clients), np.nan, np.float32),
-        *np.zeros((2, turns)),
-        np.zeros(clients),
-        np.zeros(1, np.int64),
+        cycle=settings.cycle,
+        shuffle=settings.shuffle,
+        seed=settings.seed,
+        stored=np.diff(xg.indptr) if xg.sparse else None,
+        alone=xl.width == 0,
     )
     began = perf_counter()
     with np.errstate(all="ignore"):  # a run may diverge, and shuffles overflow on purpose
@@ -230,13 +225,6 @@ def _compiled(batch: int) -> tuple[Any, Any]:
     from fedres.core.compiled import compiled
 
     return compiled(clock.play, Deck, Linear, One if batch == 1 else Many), compiled(scoring.joint)
-
-
-def row_order(rows: Rows) -> I32:
-    """The numbers of each client's rows, from 0, in the order in which they stand."""
-    order = np.arange(len(rows.y), dtype=np.int32)
-    order -= np.repeat(rows.row_start[:-1], rows.counts).astype(np.int32)
-    return order
 
 
 def finish(
