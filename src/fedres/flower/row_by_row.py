@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from fedres.core import sgd
 from fedres.core.models import LinearModel, linear
+from fedres.core.sgd import Flight, Linear, Terms, apply, clip, evaluate, learn, send
 from fedres.core.types import F32, Matrix
 
 
 def learn_rows(
-    terms: sgd.Terms, global_: LinearModel, x_global: Matrix, local: Any, flight: sgd.Flight
+    terms: Terms, global_: LinearModel, x_global: Matrix, local: Any, flight: Flight
 ) -> F32:
     """Predict and learn each row at the local model that the row before left behind.
 
@@ -39,16 +39,16 @@ def learn_rows(
     flight.seen[:] = linear(x_global, global_.weights, global_.constant)
     alone = local.models.size[0] == 1
     for c in range(len(joint)):
-        sgd.evaluate(local, 0, 0, flight, c, c + 1, flight.own)
-        sgd.send(terms, flight, c, c + 1)
+        evaluate(local, 0, 0, flight, c, c + 1, flight.own)
+        send(terms, flight, c, c + 1)
         # Without a local model it is the server that knows the range of labels.
         models = global_.models if alone else local.models
-        joint[c] = sgd.clip(flight.seen[c] + flight.own[c], models.low[0], models.high[0])
-        sgd.learn(local, terms, 0, flight, c, c + 1)
+        joint[c] = clip(flight.seen[c] + flight.own[c], models.low[0], models.high[0])
+        learn(local, terms, 0, flight, c, c + 1)
     return joint
 
 
-def apply_rows(terms: sgd.Terms, global_: sgd.Linear, flight: sgd.Flight) -> None:
+def apply_rows(terms: Terms, global_: Linear, flight: Flight) -> None:
     """Let the server learn each row at the model that the row before left behind."""
     for c in range(len(flight.label)):
-        sgd.apply(terms, global_, 0, 0, 0, flight, c, c + 1)
+        apply(terms, global_, 0, 0, 0, flight, c, c + 1)
