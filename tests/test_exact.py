@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fedres
-from fedres.core.baselines import Independent
-from fedres.core.sgd import Client, Rule, Server
+from fedres.core.parties import Client, Server
+from fedres.core.rule import Rule
 
 ONE = np.float32([[1.0]])
 
@@ -104,7 +104,7 @@ def test_predict_learns_nothing():
     for learner, x in (
         (Client(rule, 1, 1), (ONE, ONE)),
         (Client(rule, 1, 0), (ONE, none)),  # as in Central
-        (Independent(rule, 1), (ONE,)),
+        (Client(rule, 0, 1), (none, ONE)),  # as in Independent
     ):
         learner.observe(*x, one)
         expected = 0 if x[-1] is none else 0.5  # the weight and the constant, 0.25 each
@@ -119,7 +119,7 @@ def test_an_older_global_model_does_not_replace_a_newer():
     first, second = server.publish(), server.publish()
     client.refresh(second)
     client.refresh(first)
-    assert client.global_.version == 2
+    assert client.version == 2
 
 
 def test_a_batch_begun_is_finished_with_its_model():
@@ -127,9 +127,9 @@ def test_a_batch_begun_is_finished_with_its_model():
     client, server = Client(rule, 1, 1), Server(rule, 1)
     assert client.observe(ONE, ONE, np.float32([1.0])) is None
     client.refresh(server.publish())
-    assert client.global_.version == 0
+    assert client.version == 0
     assert client.observe(ONE, ONE, np.float32([1.0])).version == 0
-    assert client.global_.version == 1
+    assert client.version == 1
 
 
 def test_a_version_no_longer_kept_is_refused():

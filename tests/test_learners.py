@@ -19,7 +19,8 @@ from vowpalwabbit import Workspace
 import fedres
 from conftest import random_federation
 from fedres.core.losses import LOGISTIC, SQUARED
-from fedres.core.sgd import Client, Rule, Server
+from fedres.core.parties import Client, Server
+from fedres.core.rule import Rule
 from fedres.learners import (
     LearnerClient,
     LinearLearner,
