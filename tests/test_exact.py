@@ -44,6 +44,9 @@ def test_sgd_sums_the_gradients_of_clients():
         # the server's error is that of its newest model with the residual of a round ago:
         # wg = 0, 0, 1/4, 3/8, 27/64 and wl = 0, 1/4, 7/16, 33/64, 139/256
         ("arrival", [0, 1 / 4, 11 / 16, 57 / 64, 247 / 256]),
+        # the server likewise; the client learns the examples of rounds 1, 2, 3 before rounds 3, 4,
+        # 5, at the pair it holds then: wg = 0, 0, 1/4, 7/16, 17/32 and wl = 0, 0, 3/16, 9/32, 21/64
+        ("late", [0, 0, 7 / 16, 23 / 32, 55 / 64]),
     ],
 )
 def test_sgd_with_delay(alignment, expected):
@@ -140,3 +143,22 @@ def test_a_version_no_longer_kept_is_refused():
         server.publish()
     with pytest.raises(ValueError, match="predicted with global model 0"):
         server.apply(upload)
+
+
+@pytest.mark.parametrize("alignment", ["aligned", "late"])
+def test_a_client_that_waits_may_miss_versions_and_hear_of_one_twice(alignment):
+    rule = Rule(step=fedres.Sgd(0.125), alignment=alignment, constant=False)
+    twins = [(Client(rule, 1, 1), Server(rule, 1)) for _ in range(2)]
+    for turn in range(6):
+        published = []
+        for client, server in twins:
+            server.apply(client.observe(ONE, ONE, np.float32([1.0])))
+            published.append([server.publish(), server.publish()])
+        for model in published[0]:  # hears of everything, and twice
+            twins[0][0].refresh(model)
+            twins[0][0].refresh(model)
+        if turn % 2:  # fetches only the newest, now and then
+            twins[1][0].refresh(published[1][1])
+    waiting = [client._waiting for client, _ in twins]
+    assert waiting == [{}, {}]
+    assert twins[1][0].local.weights[0] > 0

@@ -127,7 +127,7 @@ def test_play_is_the_simulation(rounds, batch, delay):
     np.testing.assert_allclose(list(played.loss_by_client.values()), run.loss_by_client)
     for client, w_local in zip(federation.clients, run.w_local, strict=True):
         np.testing.assert_array_equal(learners[client].model.weights, w_local)
-        assert played.clients[client].global_.version == played.server.version
+        assert played.clients[client].version == played.server.version
 
 
 @pytest.mark.parametrize("loss", [SQUARED, LOGISTIC])
