@@ -223,27 +223,20 @@ def against_size():
 
 
 def against_rounds():
-    """What a round of ERM costs late in a run, beside an early one: client and server objects."""
-    from fedres.core.erm import Client, Server
-    from fedres.core.sgd import Rule
-
+    """What a round of ERM costs in a long run, beside a short one: samples are not kept."""
     rng = np.random.default_rng(0)
-    rule = Rule(radius=10.0)
-    client, server = Client(rule, 16, 16), Server(rule, 16)
-    seconds = []
-    for _ in range(10_100):
-        sample = rng.normal(size=(1, 16)), rng.normal(size=(1, 16)), rng.normal(size=1)
-        xg, xl, y = (part.astype(np.float32) for part in sample)
-        began = perf_counter()
-        client.predict(xg, xl)
-        server.apply(client.observe(xg, xl, y))
-        client.refresh(server.publish())
-        seconds.append(perf_counter() - began)
-    early, late = np.median(seconds[50:150]), np.median(seconds[9950:10_050])
+    x, y = rng.normal(size=(2, 10_000, 16)), rng.normal(size=10_000)
+    federation = fedres.Federation.from_arrays(*x, y, np.zeros(10_000))
+
+    def us(rounds):
+        runs = (fedres.simulate(federation, "fedres-erm", rounds=rounds) for _ in range(4))
+        return 1e6 * min(run.seconds for run in runs) / rounds
+
+    short, long = us(1_000), us(10_000)
     table = Table(title="A round of FedRes.ERM", box=box.SIMPLE_HEAD, title_justify="left")
-    for column in ("round 100, us", "round 10,000, us", "late / early"):
+    for column in ("of 1,000, us", "of 10,000, us", "long / short"):
         table.add_column(column, justify="right")
-    table.add_row(f"{1e6 * early:.0f}", f"{1e6 * late:.0f}", f"{late / early:.2f}")
+    table.add_row(f"{short:.0f}", f"{long:.0f}", f"{long / short:.2f}")
     console.print(table)
 
 

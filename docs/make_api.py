@@ -12,7 +12,6 @@ MODULES = {  # a title, and where not all names are for users, those that are
     "fedres.learners": ("Local models of any kind", None),
     "fedres.core.parties": ("FedRes.SGD as objects", ("Client", "Server")),
     "fedres.core.rule": ("What they agree on", ("Rule",)),
-    "fedres.core.erm": ("FedRes.ERM as objects", ("Client", "Server")),
     "fedres.core.best_pair": ("The best pair, offline", ("JointFit", "Samples", "best_pair")),
     "fedres.core.messages": ("What travels", ("GlobalModel", "Upload")),
     "fedres.tables.storage": ("Models on disk", ("Stored", "open_folder", "write")),

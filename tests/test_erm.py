@@ -280,5 +280,6 @@ def test_other_losses_play_in_the_ball_and_with_delay(method):
     options = {"loss": "logistic", "radius": 0.5, "delay": 3, "batch": 2, "solve_every": 2}
     run = fedres.simulate(federation, method, **options)
     same(run, fedres.simulate(federation, method, **options, compiled=False))
-    assert max(map(np.linalg.norm, [run.w_global, *run.w_local])) <= 0.5 * (1 + 1e-6)
-    assert run.loss < np.log(2)  # that of predicting nothing
+    norms = [np.linalg.norm(w) for w in (run.w_global, *run.w_local)]
+    assert max(norms) == pytest.approx(0.5)  # the ball holds back some
+    assert min(norms) > 0

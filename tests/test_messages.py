@@ -6,16 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
+import fedres
+from conftest import random_federation
 from fedres.core.messages import (
     MOST_ROWS,
     RESIDUAL_BITS,
     GlobalModel,
     MessageError,
+    ModelUpload,
     Upload,
     model_bytes,
     upload_bytes,
 )
 from fedres.core.quantising import quantise
+from fedres.core.views import client_rows
 
 bits = st.sampled_from(RESIDUAL_BITS)
 
@@ -121,3 +125,34 @@ def test_broken_models_are_refused():
         GlobalModel.unpack(data[:10], 0)
     with pytest.raises(ValueError, match="schema version"):
         GlobalModel.unpack(b"\x09" + data[1:], 0)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("method", ["central", "fedres", "fedres-erm", "fictitious-play"])
+def test_the_ledger_of_a_run_is_the_size_of_its_messages(method, sparse):
+    federation, batch = random_federation(3, sparse=sparse), 5
+    bits = 3 if method in ("fedres", "fictitious-play") else None
+    passes = {"passes": 2, "batch": batch, "shuffle": False}
+    run = fedres.simulate(federation, method, residual_bits=bits, **passes)
+    rows, up, messages = federation.train, 0, 0
+    for i, count in enumerate(rows.counts):
+        x, z = (client_rows(view, rows.row_start, i) for view in (rows.x_global, rows.x_local))
+        y = rows.y[rows.row_start[i] : rows.row_start[i + 1]]
+        for first in 2 * list(range(0, count, batch)):
+            part = slice(first, first + batch)
+            if method == "fedres-erm":
+                sent = ModelUpload(i, 0, x[part], z[part], y[part], run.w_local[i])
+            else:
+                residual = np.zeros_like(y[part])
+                sent = Upload(i, 0, 0, x[part], residual, y[part], bits or 0)
+            up += len(sent.pack())
+            messages += 1
+    assert run.bytes_up == up
+    assert run.bytes_down == messages * len(GlobalModel(0, run.w_global, 0.0, 1.0).pack(0))
+
+
+def test_waiting_clients_are_told_which_of_their_uploads_were_used():
+    federation, options = random_federation(3), {"rounds": 20, "delay": fedres.Delay(up=2)}
+    plain = fedres.simulate(federation, alignment="arrival", **options)
+    told = fedres.simulate(federation, alignment="aligned", **options)
+    assert told.bytes_down - plain.bytes_down == 4 * 3 * (20 - 2)

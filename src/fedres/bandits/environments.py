@@ -11,9 +11,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, get_args
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import sparse
 
 from fedres.bandits.policies import Policy
+from fedres.core.best_pair import solve_arrow
 from fedres.core.types import F32, F64, I32, I64, Matrix
 from fedres.core.views import View, as_matrix, beside, matrix_view
 from fedres.simulation.dataset import Dataset, load_data
@@ -465,26 +466,23 @@ class Multiclass(Environment):
         squares = np.stack([rows.T @ rows / len(rows) for rows in parts])
         means = np.stack([rows.mean(axis=0) for rows in parts])
         ridge = RIDGE * self.seen.shape[1]
-        # Normal equations of all actions at once: local weights are eliminated client by client.
-        shared, target = ridge * np.eye(width), np.zeros((width, self.most))
-        eliminated = []
+        # Normal equations, of all actions at once.
+        shared, target, blocks = ridge * np.eye(width), np.zeros((width, self.most)), []
         for seen, pays in zip(self.seen, self.pays, strict=True):
             square, paid = squares[seen].sum(axis=0), np.zeros((both.shape[1], self.most))
             paid[:, pays[seen]] = means[seen].T
-            across, own = square[:width, width:], square[width:, width:]
-            own += ridge * np.eye(len(own))
-            solved = linalg.solve(own, np.hstack([across.T, paid[width:]]), assume_a="pos")
-            shared += square[:width, :width] - across @ solved[:, :width]
-            target += paid[:width] - across @ solved[:, width:]
-            eliminated.append(solved)
-        w_global = linalg.solve(shared, target, assume_a="pos")
+            shared += square[:width, :width]
+            target += paid[:width]
+            own = square[width:, width:] + ridge * np.eye(right.shape[1])
+            half = np.linalg.inv(np.linalg.cholesky(own))
+            blocks.append((half, square[width:, :width], paid[width:]))
+        w_global, *w_local = solve_arrow(shared, target, blocks, np.linalg.solve)
         named = np.repeat(self.pays, np.diff(self.first), axis=1)
         score = left @ w_global
         return np.array(
             [
-                (score + right @ (solved[:, width:] - solved[:, :width] @ w_global)).argmax(axis=1)
-                == action
-                for solved, action in zip(eliminated, named, strict=True)
+                (score + right @ own).argmax(axis=1) == action
+                for own, action in zip(w_local, named, strict=True)
             ],
             np.float32,
         )

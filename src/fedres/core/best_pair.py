@@ -11,7 +11,7 @@ arrow, and local blocks are eliminated one by one (the Schur complement): the wo
 with the clients. A radius enters through a logarithmic barrier, whose Hessian keeps the shape.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -195,19 +195,18 @@ class _Problem:
         ridge_global, row, pull = walls[0]
         gradient = [self.x_global.T @ slope + pull]
         a_global = root[:, None] * self.x_global
-        schur = a_global.T @ a_global + np.outer(row, row) + np.diag(ridge_global)
-        right = -gradient[0]
-        eliminated = []
+        shared = a_global.T @ a_global + np.outer(row, row) + np.diag(ridge_global)
+        blocks = []
         for part, x, (ridge, row, pull) in zip(self.parts, self.x_local, walls[1:], strict=True):
             gradient.append(x.T @ slope[part] + pull)
             a = root[part, None] * x
             half = _half_inverse(np.vstack([a, row]) if self.barrier else a, ridge)
-            eliminated.append((half, half @ (a.T @ a_global[part]), half @ gradient[-1]))
-        seen_by_all = np.vstack([seen for _, seen, _ in eliminated])
-        schur -= seen_by_all.T @ seen_by_all
-        right += seen_by_all.T @ np.concatenate([own for _, _, own in eliminated])
-        step = [_solve(schur, right, float(ridge_global.max(initial=0)), self.units)]
-        step += [-half.T @ (own + seen @ step[0]) for half, seen, own in eliminated]
+            blocks.append((half, a.T @ a_global[part], -gradient[-1]))
+
+        def solve(matrix: F64, right: F64) -> F64:
+            return _solve(matrix, right, float(ridge_global.max(initial=0)), self.units)
+
+        step = solve_arrow(shared, -gradient[0], blocks, solve)
         return step, -sum(float(g @ d) for g, d in zip(gradient, step, strict=True))
 
     def _wall(self, w: F64, ridge: F64) -> tuple[F64, F64, F64]:
@@ -243,6 +242,40 @@ class _Block:
             return w
         width = self.basis.shape[1]
         return np.concatenate([self.basis @ w[:width], w[width:]])
+
+
+def solve_arrow(
+    shared: F64,
+    right: F64,
+    blocks: Iterable[tuple[F64, F64, F64]],
+    solve: Callable[[F64, F64], F64],
+) -> list[F64]:
+    """Solve linear equations in the shape of an arrow, local blocks being eliminated one by one.
+
+        shared u^g + sum_i across_i' u_i = right
+        across_i u^g + own_i u_i         = right_i        for every i
+
+    Parameters
+    ----------
+    shared, right
+        As above; a column of `right` for each system to be solved.
+    blocks
+        Of every client R_i with R_i'R_i the inverse of own_i, across_i, and right_i.
+    solve
+        What solves for u^g what is left.
+
+    Examples
+    --------
+    >>> one = np.eye(1)
+    >>> blocks = [(one / 2, one, np.array([9.0])), (one, one, np.array([3.0]))]
+    >>> solve_arrow(5 * one, np.array([7.0]), blocks, np.linalg.solve)
+    [array([0.46666667]), array([2.13333333]), array([2.53333333])]
+    """
+    eliminated = [(half, half @ across, half @ own) for half, across, own in blocks]
+    seen_by_all = np.vstack([seen for _, seen, _ in eliminated])
+    said_by_all = np.concatenate([own for _, _, own in eliminated])
+    u = solve(shared - seen_by_all.T @ seen_by_all, right - seen_by_all.T @ said_by_all)
+    return [u, *(half.T @ (own - seen @ u) for half, seen, own in eliminated)]
 
 
 def _half_inverse(a: F64, ridge: F64) -> F64:
