@@ -24,8 +24,9 @@ from fedres.bandits.decisions import (
 )
 from fedres.bandits.logs import Event
 from fedres.bandits.policies import Policy, Uniforms
-from fedres.core import sgd
 from fedres.core.messages import GlobalModel, Upload
+from fedres.core.parties import Client, Server
+from fedres.core.rule import Rule
 from fedres.core.steps import Adaptive, Step
 from fedres.core.types import F32
 
@@ -128,7 +129,7 @@ class BanditClient:
         self.client = client
         self.learn_from = learn_from
         self._features_local = features_local
-        self._rule = sgd.Rule(step=step)
+        self._rule = Rule(step=step)
         self._models = None if features_global is None else self._new_models(features_global)
         self._rng = seed if isinstance(seed, Uniforms) else np.random.default_rng(seed)
         self._late = None if late is None else float(late)
@@ -224,15 +225,15 @@ class BanditClient:
             chosen = (decision.action, decision.probabilities)
             self._log(Event(self.client, decision.id, *waiting.contexts, *chosen, reward, expired))
 
-    def _models_for(self, features_global: int) -> sgd.Client:
+    def _models_for(self, features_global: int) -> Client:
         """The models; new ones of that width while their width is not known."""
         return self._models or self._new_models(features_global)
 
-    def _new_models(self, features_global: int) -> sgd.Client:
-        return sgd.Client(self._rule, features_global, self._features_local, self.client)
+    def _new_models(self, features_global: int) -> Client:
+        return Client(self._rule, features_global, self._features_local, self.client)
 
 
-class BanditServer(sgd.Server):
+class BanditServer(Server):
     """Keeps the global model of all clients.
 
     Parameters
@@ -246,7 +247,7 @@ class BanditServer(sgd.Server):
     def __init__(self, features_global: int, step: Step = STEP) -> None:
         if features_global < 0:
             raise ValueError(f"features_global must not be negative, and is {features_global}")
-        super().__init__(sgd.Rule(step=step), features_global)
+        super().__init__(Rule(step=step), features_global)
 
     def apply(self, uploads: Upload | Iterable[Upload]) -> None:
         """Work on uploads, one or many; on none of them if one is of another width."""

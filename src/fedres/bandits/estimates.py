@@ -24,7 +24,7 @@ from fedres.bandits.client import STEP, BanditServer
 from fedres.bandits.decisions import joint_scores
 from fedres.bandits.logs import Event, read_events
 from fedres.bandits.policies import Policy
-from fedres.core import sgd
+from fedres.core.parties import Client
 from fedres.core.steps import Step
 from fedres.core.types import F32, F64, Matrix
 from fedres.core.views import beside
@@ -164,7 +164,7 @@ class ReplayLearner:
         self.policy = policy
         self.method = method
         self.step = step
-        self.clients: dict[int, sgd.Client] = {}
+        self.clients: dict[int, Client] = {}
         self.server: BanditServer | None = None
 
     def __call__(self, event: Event) -> F64:
@@ -173,7 +173,7 @@ class ReplayLearner:
         if self.server is None:
             self.server = BanditServer(x_global.shape[1], self.step)
         if event.client not in self.clients:
-            self.clients[event.client] = sgd.Client(
+            self.clients[event.client] = Client(
                 self.server.rule, self.server.global_.width, x_local.shape[1], event.client
             )
         client = self.clients[event.client]
