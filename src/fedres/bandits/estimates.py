@@ -14,7 +14,7 @@ and Joachims, 2015).
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,9 +29,9 @@ from fedres.core.steps import Step
 from fedres.core.types import F32, F64, Matrix
 from fedres.core.views import beside
 from fedres.simulation.intervals import Interval, interval
+from fedres.simulation.settings import SGD_METHODS, Method, choose
 
 Target = Callable[[Event], ArrayLike]
-Method = Literal["independent", "central", "fedres"]
 
 
 @dataclass(frozen=True)
@@ -159,8 +159,7 @@ class ReplayLearner:
     """
 
     def __init__(self, policy: Policy, method: Method = "fedres", step: Step = STEP) -> None:
-        if method not in get_args(Method):
-            raise ValueError(f"method must be one of {', '.join(get_args(Method))}, not {method!r}")
+        choose("method", method, SGD_METHODS)
         self.policy = policy
         self.method = method
         self.step = step
