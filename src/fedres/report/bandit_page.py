@@ -17,6 +17,7 @@ from fedres.report.names import NAMES
 from fedres.report.page import render
 from fedres.report.plots import to_svg
 from fedres.simulation.intervals import interval
+from fedres.simulation.settings import Method
 
 COLUMNS = ("policy", "method", "reward", "FedRes gains", "regret")
 
