@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedres.bandits.by_name import SYNTHETIC, Maker, choose_policies, environments
-from fedres.bandits.environments import METHODS, Environment, Method
+from fedres.bandits.environments import Environment
 from fedres.bandits.policies import Policy
 from fedres.bandits.simulator import BanditRun, simulate_bandit
 from fedres.core.steps import Adaptive
 from fedres.core.types import F64, I64
 from fedres.simulation.intervals import Interval, interval, or_none
 from fedres.simulation.parallel import run_all, working
+from fedres.simulation.settings import SGD_METHODS, Method
 
 CLIENTS = (5, 10, 20, 50, 100)
 DELAYS = (0, 20, 80, 200)
@@ -214,7 +215,7 @@ def study(
         chosen = choose_policies(policies, explore_every, rounds, clients, first.most)
         _simulate(first, next(iter(chosen.values())), "fedres", Steps(0.1, 0.1), 0, 0, 1, 0)
 
-    cells = list(product(chosen, METHODS))
+    cells = list(product(chosen, SGD_METHODS))
     play = partial(_simulate, reward_delay=reward_delay, rounds=rounds)
     bars = (f"{what} on {data}" if progress else None for what in ("tuning", "deciding"))
     steps = _tune(make, chosen, cells, clients, partial(play, delay=delay), n_jobs, next(bars))
@@ -301,7 +302,7 @@ def _tune(
         method: [Steps(*pair) for pair in product(ETAS, LOCAL_ETAS)]
         if method == "fedres"
         else [Steps(eta, eta) for eta in ETAS]
-        for method in METHODS
+        for method in SGD_METHODS
     }
     jobs = [(cell, steps) for cell in cells for steps in grids[cell[1]]]
 

@@ -291,7 +291,7 @@ def learn(local: Any, terms: Terms, i: int, flight: Flight, first: int, last: in
 
 @learn.register
 def _(local: Linear, terms: Terms, i: int, flight: Flight, first: int, last: int) -> None:
-    if terms.alignment == _LATE:
+    if terms.alignment == _LATE or first == last:
         return
     take_slopes(terms, local.models, i, flight, first, last, flight.own, flight.seen, flight.slope)
     if terms.alignment != _ALIGNED:
