@@ -309,7 +309,8 @@ def _(local: Linear, terms: Terms, times: Times, global_: Any, flight: Flight, n
     clients = len(terms.weight)
     due = times.due_local
     for e in range(due.first[n], due.last[n]):
-        i, lag = np.int64(due.who[U(e)]), due.lag[U(e)]
+        i: Any = np.int64(due.who[U(e)])
+        lag = due.lag[U(e)]
         if lag <= n:
             slot = back(n % flight.depth, lag, flight.depth) * clients + i
             first = slot * flight.samples.batch
@@ -363,7 +364,8 @@ def _(global_: Linear, terms: Terms, times: Times, flight: Flight, n: int) -> No
     if new != old:
         copy_model(models, old, new)
     for e in range(due.first[n], due.last[n]):
-        i, lag = np.int64(due.who[U(e)]), due.lag[U(e)]
+        i: Any = np.int64(due.who[U(e)])
+        lag = due.lag[U(e)]
         if lag <= n:
             slot = back(n % flight.depth, lag, flight.depth) * clients + i
             first = slot * flight.samples.batch

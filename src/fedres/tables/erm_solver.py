@@ -14,7 +14,7 @@ from scipy import sparse
 
 from fedres.core.best_pair import Samples, best_pair
 from fedres.core.losses import find_loss
-from fedres.core.steps import SMALLEST
+from fedres.core.primitives import SMALLEST
 from fedres.core.types import F64, I32, Matrix
 from fedres.simulation.parallel import run_all
 from fedres.tables.online_models import ModelShape, OnlineModels
