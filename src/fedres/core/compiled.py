@@ -344,7 +344,7 @@ def _add_to_sums(sums, constant, view, i, row, slope):  # type: ignore[no-untype
 @_instead_of(primitives.project)
 def _project(models, m, radius):  # type: ignore[no-untyped-def]
     w, start, size = models.weights, models.start[U(m)], models.size[U(m)]
-    square = _dot(w, start, w, start, size, np.float32(0))
+    square: Any = _dot(w, start, w, start, size, np.float32(0))
     if square > radius * radius:
         shrink = radius / np.sqrt(square)
         for j in range(U(start), U(start + size)):

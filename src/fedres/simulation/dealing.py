@@ -138,7 +138,7 @@ def _(
         deal(deck, i, most, flight, base + i)
     total = mass = np.float64(0)
     for e in range(first, last):
-        i: Any = np.int64(times.active.who[U(e)])
+        i = np.int64(times.active.who[U(e)])
         version = held(times, n, i)
         c = (base + i) * flight.samples.batch
         end = c + count(flight.samples, base + i)
