@@ -177,6 +177,16 @@ def test_every_setting_has_its_own_key(tmp_path):
     assert replace(base).key() == base.key()
 
 
+def test_methods_are_asked_only_for_what_they_know():
+    table = fedres.sweep(
+        "digits", ["fedres", "fedres-erm"], [3], seeds=1, rounds=8, residual_bits=[2, 32]
+    )
+    assert table.accuracy.notna().all()
+    assert table[table.method == "fedres-erm"].bytes_up.nunique() == 1
+    with pytest.raises(ValueError, match="fedres does not know ridge=0.5"):
+        run_cases([Case("digits", 3, 0, "fedres", rounds=8, ridge=0.5)], RunStore(None), cores=1)
+
+
 def test_mistakes():
     with pytest.raises(ValueError, match="unknown method 'x'"):
         fedres.sweep("digits", methods=["x"])

@@ -3,6 +3,8 @@
     predict_row   f(x; w) = w . (x, 1)
     descend_row   w -= rate x
     adapt_row     G_j += (g x_j)^2,   w_j -= eta g x_j / sqrt(G_j)
+    add_scaled    y += a x            and
+    add_square    A += a x x'         are what ERM needs, in double precision
 
 `fedres.core.compiled` gives the compiler its own version of each, with the same bits: products
 are added in a fixed number of lanes, lane by lane, and then the lanes two by two. So a sum does
@@ -14,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedres.core.types import F32, I32, I64, Matrix
+from fedres.core.types import F32, F64, I32, I64, Matrix
 
 LANES, SPARSE_LANES = 16, 4
 SHORTER = (8, 4)  # vectors for what is left over; the last three numbers go one by one
@@ -204,3 +206,13 @@ def copy_model(models: Models, of: int, to: int) -> None:
     first, second, size = models.start[of], models.start[to], models.size[of]
     models.weights[second : second + size] = models.weights[first : first + size]
     models.low[to], models.high[to] = models.low[of], models.high[of]
+
+
+def add_scaled(to: F64, scale: float, x: F64) -> None:
+    """To += scale x."""
+    to += scale * x
+
+
+def add_square(to: F64, scale: float, x: F64, first: int) -> None:
+    """To += scale x x', from row and column `first` on; only the upper triangle counts."""
+    to[first:, first:] += np.multiply.outer(scale * x[first:], x[first:])

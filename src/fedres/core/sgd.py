@@ -160,6 +160,17 @@ def _(side: Linear, m: int, i: int, flight: Flight, first: int, last: int, out: 
         out[c] = predict_row(side.models, m, side.x, i, flight.row[c], flight.block[c])
 
 
+@singledispatch
+def bounds(side: Any, m: int) -> tuple[Any, Any]:
+    """The range that predictions are clipped to where model m knows it."""
+    raise TypeError(f"{type(side).__name__} is no side of a federation")
+
+
+@bounds.register
+def _(side: Linear, m: int) -> tuple[Any, Any]:
+    return side.models.low[U(m)], side.models.high[U(m)]
+
+
 def predict(
     terms: Terms,
     global_: Any,

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from fedres.core.primitives import Models
 from fedres.core.schedule import Times
-from fedres.core.sgd import Flight, Terms, deliver, evaluate, learn
+from fedres.core.sgd import Flight, Terms, bounds, deliver, evaluate, learn
 from fedres.core.types import F32, I64, Matrix
 from fedres.learners.protocol import LocalLearner
 
@@ -62,6 +62,11 @@ def _(
 ) -> None:
     if last > first:
         out[first:last] = side.say(i, side.features(i, flight, first, last))
+
+
+@bounds.register
+def _(side: Foreign, m: int) -> tuple[Any, Any]:
+    return side.models.low[m], side.models.high[m]
 
 
 @learn.register

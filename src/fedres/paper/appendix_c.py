@@ -19,7 +19,7 @@ from fedres.core.types import F64
 from fedres.simulation.engine import simulate
 from fedres.simulation.federation import Federation
 from fedres.simulation.parallel import map_in_order
-from fedres.simulation.settings import Method
+from fedres.simulation.settings import SGD_METHODS, Method
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +66,7 @@ def rollout(seed: int) -> list[dict[str, object]]:
             constant=False,
             initial_global=[1.0, 0.0],
             initial_local=[1.0, 0.0],
-            step=Adaptive(1.0, clip=False),
+            step=Adaptive(1.0, clip=False) if method in SGD_METHODS else None,
             keep_path=True,
         )
         average = np.cumsum(run.loss_by_round) / np.arange(1, ROUNDS + 1)

@@ -7,7 +7,7 @@ import numpy as np
 from fedres.core.clock import meet
 from fedres.core.losses import value
 from fedres.core.schedule import Times, held
-from fedres.core.sgd import Flight, Terms, U, clip, count, predict, set_count
+from fedres.core.sgd import Flight, Terms, U, bounds, clip, count, predict, set_count
 from fedres.core.types import F32, F64, I32, I64
 
 
@@ -145,10 +145,11 @@ def _(
         predict(terms, global_, version, local, i, flight, c, end)
         # Without a local model it is the server that knows the range of labels.
         alone = deck.alone[U(i)] == 1
-        low = global_.models.low[U(version)] if alone else local.models.low[U(i)]
-        high = global_.models.high[U(version)] if alone else local.models.high[U(i)]
+        low, high = bounds(global_, version) if alone else bounds(local, i)
         for q in range(U(end - c)):
             at = U(c) + q
+            if alone:
+                flight.sent[at] = flight.own[at]  # nothing, and not rounded to few bits
             prediction = clip(flight.seen[at] + flight.own[at], low, high)
             loss = value(terms.loss, prediction, flight.label[at])
             deck.predictions[U(n * flight.samples.batch) + q, U(i)] = prediction

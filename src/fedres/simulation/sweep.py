@@ -57,7 +57,19 @@ class Case:
         """The case that decides the outcome: Independent is the same whatever the delay."""
         if self.method == "independent":
             return replace(self, delay=0, alignment="arrival", residual_bits=32)
-        return replace(self, residual_bits=32) if self.method == "central" else self
+        silent = self.method in ("central", "fedres-erm")  # they send no residuals
+        return replace(self, residual_bits=32) if silent else self
+
+    def options(self) -> dict[str, Any]:
+        """What its method is asked for, of what not all methods know."""
+        own: dict[str, Any] = {"ridge": self.ridge or None}
+        if self.method in SGD_METHODS:
+            local = None if self.local_eta is None else _step(self.step, self.local_eta)
+            own |= {"alignment": self.alignment, "step": _step(self.step, self.eta)}
+            own["local_step"] = local
+        if self.residual_bits != 32:
+            own["residual_bits"] = self.residual_bits
+        return own
 
     def key(self) -> str:
         """Its name in a store."""
@@ -187,13 +199,9 @@ def run_group(group: dict[str, Case]) -> dict[str, dict[str, Any]]:
             case.method,
             rounds=case.rounds,
             delay=case.delay,
-            step=_step(case.step, case.eta),
-            local_step=None if case.local_eta is None else _step(case.step, case.local_eta),
-            alignment=case.alignment,
-            residual_bits=case.residual_bits,
             batch=case.batch,
-            ridge=case.ridge,
             seed=case.seed,
+            **case.options(),
         )
         rows[key] = {
             "accuracy": run.accuracy,
