@@ -183,7 +183,7 @@ def test_methods_are_asked_only_for_what_they_know():
     )
     assert table.accuracy.notna().all()
     assert table[table.method == "fedres-erm"].bytes_up.nunique() == 1
-    with pytest.raises(ValueError, match="fedres does not know ridge=0.5"):
+    with pytest.raises(ValueError, match=r"fedres does not know ridge=0.5"):
         run_cases([Case("digits", 3, 0, "fedres", rounds=8, ridge=0.5)], RunStore(None), cores=1)
 
 
