@@ -34,8 +34,9 @@ from rich.table import Table
 
 import fedres
 from fedres.bandits import Catalogue, EpsilonGreedy, Multiclass, SquareCB, simulate_bandit
-from fedres.bandits.kernels import ACTION, uniform
 from fedres.bandits.policies import pick
+from fedres.bandits.world import ACTION, uniform
+from fedres.core.compiled import compiled
 from fedres.simulation.intervals import interval
 from fedres.simulation.parallel import map_in_order
 
@@ -122,7 +123,7 @@ def vw(world, options, one, rate, seed):
         offer = list(zip(*map(np.ndarray.tolist, world.actions(seed, client, turn)), strict=True))
         # A namespace is a block: in each, a feature has another weight.
         examples = learner.parse([f"|b{block} {features(row)}" for row, block in offer])
-        u = uniform(seed, client, turn - 1, ACTION)
+        u = compiled(uniform)(seed, client, turn - 1, ACTION)
         began = perf_counter()
         probabilities = np.array(learner.predict(examples))
         action = pick(probabilities, u)

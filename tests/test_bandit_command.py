@@ -8,7 +8,6 @@ import typer
 from typer.testing import CliRunner
 
 from fedres.bandits.by_name import LOGGER, POLICIES, choose_policies, environments
-from fedres.bandits.environments import METHODS
 from fedres.bandits.estimates import ReplayLearner
 from fedres.bandits.logs import read_events
 from fedres.bandits.policies import EpsilonGreedy
@@ -16,6 +15,7 @@ from fedres.bandits.run_log import events_of
 from fedres.bandits.simulator import simulate_bandit
 from fedres.bandits.study import Outcome, Steps, Study, study
 from fedres.cli.bandit import bandit
+from fedres.simulation.settings import SGD_METHODS
 
 app = typer.Typer()
 app.command()(bandit)
@@ -38,7 +38,7 @@ def made_up(rewards, regrets=((1.0, 1.0),)):
         ("greedy", method): Outcome(
             Steps(0.1, 0.1), np.array(values)[:, None], np.array(regrets), *np.zeros((2, 1, 1))
         )
-        for method, values in zip(METHODS, rewards, strict=True)
+        for method, values in zip(SGD_METHODS, rewards, strict=True)
     }
     seeds = len(rewards[0])
     policies = {"greedy": POLICIES["greedy"]}
@@ -66,7 +66,7 @@ def test_json_has_every_policy_and_method_and_no_file_is_written(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     found = json.loads(run(*TINY, "--policy", "softmax,epsilon-greedy", "--json", "--jobs", 1))
     cells = [(one["policy"], one["method"]) for one in found["results"]]
-    assert cells == [(p, m) for p in ("softmax", "epsilon-greedy") for m in METHODS]
+    assert cells == [(p, m) for p in ("softmax", "epsilon-greedy") for m in SGD_METHODS]
     for one in found["results"]:
         assert one["reward"] == pytest.approx(np.mean(one["reward_per_seed"]))
         assert one["reward_curve"][-1] == pytest.approx(one["reward"])
@@ -79,8 +79,8 @@ def test_json_has_every_policy_and_method_and_no_file_is_written(tmp_path, monke
 
 def test_numbers_are_those_of_the_simulator_whatever_the_cores():
     size = {"clients": 4, "rounds": 40, "seeds": 2, "delay": 2}
-    found = study("synthetic", ["squarecb"], cores=1, **size)
-    again = study("synthetic", ["squarecb"], cores=2, **size)
+    found = study("synthetic", ["squarecb"], n_jobs=1, **size)
+    again = study("synthetic", ["squarecb"], n_jobs=2, **size)
     assert found.to_dict() == again.to_dict()
     outcome = found.outcomes["squarecb", "independent"]
     from fedres.core.steps import Adaptive

@@ -1,10 +1,10 @@
-"""The compiled bandit simulator is `BanditClient` and `BanditServer`, played round by round."""
+"""The bandit simulator is itself without a compiler, and `BanditClient` and `BanditServer`."""
 
 from collections import defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
@@ -20,16 +20,15 @@ from fedres.bandits import (
     SquareCB,
     simulate_bandit,
 )
-from fedres.bandits.decisions import joint_scores
 from fedres.bandits.estimates import estimate, joint_policy
-from fedres.bandits.kernels import ACTION, DOWN, EXPLORE, REWARD_LAG, UP, draw_lag, uniform
 from fedres.bandits.run_log import events_of
-from fedres.bandits.simulator import lags
-from fedres.core.delays import as_delay
+from fedres.bandits.world import ACTION, EXPLORE, uniform
+from fedres.core.compiled import compiled
+from fedres.core.delays import Delay, as_delay
+from fedres.core.schedule import draw_delays, draw_label_delays
 from fedres.simulation.dataset import Dataset
 from fedres.simulation.intervals import interval
 
-CLOSE = 1e-4
 CLIENTS = 3
 
 
@@ -43,7 +42,7 @@ class Draws:
     def random(self):
         round_, k = divmod(self.count, len(self.purposes))
         self.count += 1
-        return uniform(self.seed, self.client, round_, self.purposes[k])
+        return compiled(uniform)(self.seed, self.client, round_, self.purposes[k])
 
 
 def play(world, policy, method, *, rounds, delay, reward_delay, step, learn_from, seed):
@@ -58,40 +57,31 @@ def play(world, policy, method, *, rounds, delay, reward_delay, step, learn_from
         for i in range(world.clients)
     ]
     server = BanditServer(widths[0], step=step)
-    delay = as_delay(delay)
-    up, down, late = (lags(lag, world.clients) for lag in (delay.up, delay.down, reward_delay))
+    delay = as_delay(delay) if widths[0] else Delay()
+    ups, downs = draw_delays(delay, world.clients, rounds, 1, seed)
+    late = draw_label_delays(reward_delay, world.clients, rounds, 1, seed)
     versions = {}
     to_client, to_server = defaultdict(list), defaultdict(list)
     actions, rewards = np.empty((2, world.clients, rounds))
     for n in range(rounds):
         for i, client in enumerate(clients):
             for version, model in versions.items():
-                if version + draw_lag(down, seed, i, version, DOWN) == n:
+                if version + downs[i, version] == n:
                     client.refresh(model)
             offer = world.actions(seed, i, n + 1)
-            contexts = [world.contexts(offer, table) for table in tables]
-            decision = client.choose(*contexts)
-            assume(not nearly_tied(client, contexts))
+            decision = client.choose(*(world.contexts(offer, table) for table in tables))
             action = decision.action
             reward = world.reward(seed, i, n + 1, offer.row[action], offer.block[action])
             actions[i, n], rewards[i, n] = action, reward
-            known = n + draw_lag(late, seed, i, n, REWARD_LAG)
-            to_client[known].append((i, n, decision.id, reward))
+            to_client[n + late[i, n]].append((i, n, decision.id, reward))
         for i, s, id_, reward in sorted(to_client.pop(n, [])):
             clients[i].reward(id_, reward)
-            arrives = n + draw_lag(up, seed, i, s, UP)
-            to_server[arrives] += [(i, s, upload) for upload in clients[i].uploads()]
-        for _, _, upload in sorted(to_server.pop(n, []), key=lambda sent: sent[:2]):
+            arrives = n + ups[i, n]
+            to_server[arrives] += [(i, n, s, upload) for upload in clients[i].uploads()]
+        for *_, upload in sorted(to_server.pop(n, []), key=lambda sent: sent[:3]):
             server.apply(upload)
         versions[n + 1] = server.publish()
     return actions, rewards, server.global_.weights, [client.w_local for client in clients]
-
-
-def nearly_tied(client, contexts):
-    """Whether rounding may decide which action is the best, so that two programs part ways."""
-    models = client._models
-    scores = np.sort(joint_scores(*contexts, models.global_.weights, models.local.weights))
-    return len(scores) > 1 and scores[-1] != 0 and scores[-1] - scores[-2] < 1e-5
 
 
 def small_world(kind, seed):
@@ -104,8 +94,12 @@ def small_world(kind, seed):
         weights = rng.random(3) / 6, rng.random((CLIENTS, 2)) / 4
         return Catalogue(*tables, *weights, 1, 4, "bernoulli" if seed % 2 else 0.1)
     data = Dataset("random", rng.random((30, 5), np.float32), np.arange(30) % 3)
-    views = "halves" if kind == "classes, halves" else "same"
-    return Multiclass.deal(data, CLIENTS, classes=2, permute=0.7, views=views, seed=seed)
+    views = "halves" if "halves" in kind else "same"
+    world = Multiclass.deal(data, CLIENTS, classes=2, permute=0.7, views=views, seed=seed)
+    if "sparse" not in kind:
+        return world
+    tables = (csr_array(x) for x in (world.x_global, world.x_local, world.x_all))
+    return Multiclass(*tables, world.first, world.seen, world.pays)
 
 
 uniforms = st.tuples(st.integers(0, 2), st.integers(0, 3)).map(
@@ -116,39 +110,65 @@ message_lags = st.one_of(
 )
 
 
-@given(
-    kind=st.sampled_from(["catalogue", "catalogue, sparse", "classes", "classes, halves"]),
-    policy=st.sampled_from(
-        [Greedy(), EpsilonGreedy(0.3), EpsilonGreedy(explore_every=3), SquareCB(4.0), Softmax(0.2)]
-    ),
-    method=st.sampled_from(["independent", "central", "fedres"]),
-    delay=st.builds(fedres.Delay, up=message_lags, down=message_lags),
-    reward_delay=st.one_of(st.integers(0, 3), uniforms),
-    step=st.sampled_from(
-        # A first step of a power of two is exact, and so are ties between actions after it.
-        [fedres.Adaptive(0.125, clip=False), fedres.Adaptive(0.125), fedres.Sgd(0.05)]
-    ),
-    exploration=st.booleans(),
-    seed=st.integers(0, 1000),
-)
-def test_the_simulator_equals_clients_and_server(
-    kind, policy, method, delay, reward_delay, step, exploration, seed
-):
-    world = small_world(kind, seed)
-    options = {
-        "rounds": 15,
-        "delay": delay,
-        "reward_delay": reward_delay,
-        "step": step,
-        "learn_from": "exploration" if exploration and policy.has_exploration else "all",
-        "seed": seed,
+# Contexts of several blocks are sparse rows to clients: so sums have the order of sparse rows.
+ALIKE = ("catalogue", "catalogue, sparse", "classes, sparse", "classes, halves, sparse")
+options = st.fixed_dictionaries(
+    {
+        "delay": st.builds(fedres.Delay, up=message_lags, down=message_lags),
+        "reward_delay": st.one_of(st.integers(0, 3), uniforms),
+        "step": st.sampled_from(
+            [fedres.Adaptive(0.1, clip=False), fedres.Adaptive(0.3), fedres.Sgd(0.05)]
+        ),
+        "seed": st.integers(0, 1000),
     }
+)
+methods = st.sampled_from(["independent", "central", "fedres"])
+choices = st.sampled_from(
+    [
+        (Greedy(), "all"),
+        (EpsilonGreedy(0.3), "all"),
+        (EpsilonGreedy(0.3), "exploration"),
+        (EpsilonGreedy(explore_every=3), "all"),
+        (EpsilonGreedy(explore_every=3), "exploration"),
+        (SquareCB(4.0), "all"),
+        (Softmax(0.2), "all"),
+    ]
+)
+
+
+@given(
+    kind=st.sampled_from([*ALIKE, "classes", "classes, halves"]),
+    choice=choices,
+    method=methods,
+    options=options,
+    constant=st.booleans(),
+)
+def test_the_compiler_changes_no_bit(kind, choice, method, options, constant):
+    world, (policy, learn_from) = small_world(kind, options["seed"]), choice
+    with_, without = (
+        simulate_bandit(
+            world, policy, method, **options, learn_from=learn_from, constant=constant,
+            rounds=12, keep_decisions=True, compiled=compiled,
+        )
+        for compiled in (True, False)
+    )  # fmt: skip
+    for name in (
+        "actions", "rewards", "probabilities", "w_global", "w_local", "reward_by_round",
+        "reward_by_client", "mean_by_round",
+    ):  # fmt: skip
+        np.testing.assert_array_equal(getattr(with_, name), getattr(without, name), name)
+
+
+@given(kind=st.sampled_from(ALIKE), choice=choices, method=methods, options=options)
+def test_the_simulator_equals_clients_and_server(kind, choice, method, options):
+    world, (policy, learn_from) = small_world(kind, options["seed"]), choice
+    options = options | {"rounds": 15, "learn_from": learn_from}
     run = simulate_bandit(world, policy, method, **options, constant=True, keep_decisions=True)
     actions, rewards, w_global, w_local = play(world, policy, method, **options)
     np.testing.assert_array_equal(run.actions, actions)
-    np.testing.assert_allclose(run.rewards, rewards, atol=1e-6)
-    np.testing.assert_allclose(run.w_global, w_global, rtol=0, atol=CLOSE)
-    np.testing.assert_allclose(run.w_local, w_local, rtol=0, atol=CLOSE)
+    np.testing.assert_array_equal(run.rewards, rewards)
+    np.testing.assert_array_equal(run.w_global, w_global)
+    np.testing.assert_array_equal(run.w_local, w_local)
     np.testing.assert_allclose(run.reward_by_round, rewards.mean(axis=0), atol=1e-6)
     np.testing.assert_allclose(run.reward_by_client, rewards.mean(axis=1), atol=1e-6)
     sums = np.nansum(run.probabilities, axis=2)
@@ -162,7 +182,7 @@ def test_a_run_depends_on_its_seed_alone():
         lambda seed=seed: simulate_bandit(world, EpsilonGreedy(0.2), seed=seed, **options)
         for seed in (3, 3, 4)
     ]
-    first, again, other = fedres.run_all(calls, cores=2)
+    first, again, other = fedres.run_all(calls, n_jobs=2)
     assert (first.actions == again.actions).all()
     assert (first.w_local == again.w_local).all()
     assert (first.actions != other.actions).any()
@@ -170,7 +190,7 @@ def test_a_run_depends_on_its_seed_alone():
 
 def test_draws_are_uniform_and_unrelated():
     drawn = np.array(
-        [[[uniform(9, i, n, k) for k in range(4)] for n in range(25)] for i in range(25)]
+        [[[compiled(uniform)(9, i, n, k) for k in range(4)] for n in range(25)] for i in range(25)]
     )
     assert drawn.min() >= 0
     assert drawn.max() < 1

@@ -24,8 +24,8 @@ from fedres.bandits.decisions import (
 )
 from fedres.bandits.logs import Event
 from fedres.bandits.policies import Policy, Uniforms
-from fedres.core import parties
 from fedres.core.messages import GlobalModel, Upload
+from fedres.core.parties import Client, Server
 from fedres.core.rule import Rule
 from fedres.core.steps import Adaptive, Step
 from fedres.core.types import F32
@@ -225,15 +225,15 @@ class BanditClient:
             chosen = (decision.action, decision.probabilities)
             self._log(Event(self.client, decision.id, *waiting.contexts, *chosen, reward, expired))
 
-    def _models_for(self, features_global: int) -> parties.Client:
+    def _models_for(self, features_global: int) -> Client:
         """The models; new ones of that width while their width is not known."""
         return self._models or self._new_models(features_global)
 
-    def _new_models(self, features_global: int) -> parties.Client:
-        return parties.Client(self._rule, features_global, self._features_local, self.client)
+    def _new_models(self, features_global: int) -> Client:
+        return Client(self._rule, features_global, self._features_local, self.client)
 
 
-class BanditServer(parties.Server):
+class BanditServer(Server):
     """Keeps the global model of all clients.
 
     Parameters

@@ -8,23 +8,21 @@ a function of (seed, client, round): every method and every policy meets the sam
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self, get_args
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
 
+from fedres.bandits.game import earn, new_offer
 from fedres.bandits.policies import Policy
+from fedres.bandits.world import World, offered, pay
 from fedres.core.best_pair import solve_arrow
+from fedres.core.primitives import View
+from fedres.core.sgd import Linear, One, new_models
 from fedres.core.types import F32, F64, I32, I64, Matrix
-from fedres.core.views import View, as_matrix, beside, matrix_view
+from fedres.core.views import as_matrix, beside, matrix_view
 from fedres.simulation.dataset import Dataset, load_data
-from fedres.simulation.settings import choose
-
-if TYPE_CHECKING:
-    from fedres.bandits import kernels
-
-Method = Literal["independent", "central", "fedres"]
-METHODS: tuple[Method, ...] = get_args(Method)
+from fedres.simulation.settings import SGD_METHODS, Method, choose
 
 RIDGE = 1e-3  # of the best pair of models, beside a mean squared error
 
@@ -67,7 +65,7 @@ class Environment(ABC):
 
     @property
     @abstractmethod
-    def world(self) -> "kernels.World":
+    def world(self) -> World:
         """The same for compiled loops."""
 
     @property
@@ -77,31 +75,50 @@ class Environment(ABC):
 
     def actions(self, seed: int, client: int, turn: int) -> Actions:
         """What a client is offered in a round, counted from 1."""
-        from fedres.bandits.kernels import offer
+        from fedres.core.compiled import compiled
 
         row, block = np.empty((2, self.most), np.int32)
-        count = offer(self.world, seed, client, turn - 1, row, block)
+        count = compiled(offered)(self.world, seed, client, turn - 1, row, block)
         return Actions(row[:count], block[:count])
 
     def reward(self, seed: int, client: int, turn: int, row: int, block: int) -> float:
         """What an action pays in a round."""
-        from fedres.bandits.kernels import pay
+        from fedres.core.compiled import compiled
 
-        return float(pay(self.world, seed, client, turn - 1, row, block))
+        return float(compiled(pay)(self.world, seed, client, turn - 1, row, block))
 
     def tables(self, method: Method) -> tuple[Matrix, Matrix]:
         """The features that the server and the clients learn on under a method."""
-        choose("method", method, METHODS)
+        choose("method", method, SGD_METHODS)
         nothing = np.empty((self.x_global.shape[0], 0), np.float32)
         if method == "independent":
             return nothing, self.x_all
         return self.x_global, nothing if method == "central" else self.x_local
 
     def views(self, method: Method) -> tuple[View, View]:
-        """The same for compiled loops."""
-        rows = np.array([0, self.x_global.shape[0]])
+        """The same for compiled loops: the rows of each client are those of all."""
+        everyone = np.zeros(self.clients + 1, np.int64)
         x_global, x_local = self.tables(method)
-        return matrix_view(x_global, rows), matrix_view(x_local, rows)
+        return matrix_view(x_global, everyone), matrix_view(x_local, everyone)
+
+    def side(
+        self,
+        view: View,
+        models: int,
+        constant: bool,
+        eta: float = 0.0,
+        reach: tuple[float, float] = (-np.inf, np.inf),
+        versions: int = 1,
+    ) -> Linear:
+        """One side of the federation, its models at zero; for the rest see `new_models`."""
+        width = np.full(models, self.blocks * view.width[0])
+        # Steps on the mean of several samples, which need room for a sum, do not occur.
+        return Linear(
+            view,
+            new_models(width, constant, reach, versions),
+            np.float32(eta),
+            np.zeros(1, np.float32),
+        )
 
     def contexts(self, actions: Actions, table: Matrix) -> Matrix:
         """A table's features of every action, as wide as the weights."""
@@ -143,22 +160,19 @@ class Environment(ABC):
         >>> best > world.value(Greedy(), world.w_global * 0, world.w_local * 0)
         True
         """
-        from fedres.bandits import kernels
+        from fedres.core.compiled import compiled
 
         views = self.views(method)
         sides = zip(("w_global", "w_local"), views, (w_global[None], w_local), strict=True)
-        models = [self._fixed(*side) for side in sides]
-        return float(
-            kernels.value(
-                self.world, kernels.chooser(policy), self.clients, turn, seed, decisions,
-                *views, *models, kernels.scratch(self.most),
-            )
+        earned = np.zeros(self.clients)
+        compiled(earn, Linear, One)(
+            self.world, policy.chooser, turn, seed, decisions,
+            *(self._fixed(*side) for side in sides), new_offer(self.most), earned,
         )  # fmt: skip
+        return float(earned.sum()) / (self.clients * decisions)
 
-    def _fixed(self, name: str, view: View, weights: F32) -> "kernels.Models":
+    def _fixed(self, name: str, view: View, weights: F32) -> Linear:
         """Models that will not move, with or without a constant."""
-        from fedres.bandits.kernels import Models
-
         rows = 1 if name == "w_global" else self.clients
         width = self.blocks * int(view.width[0])
         constant = width > 0 and weights.shape == (rows, width + 1)
@@ -167,12 +181,9 @@ class Environment(ABC):
                 f"{name} has weights of shape {weights.shape}, and models need ({rows}, {width}), "
                 "or one column more for the constant's"
             )
-        padded = np.zeros((rows, width + 1), np.float32)
-        padded[:, : width + constant] = weights
-        unused = np.empty(0, np.float32)
-        return Models(
-            width + 1, np.float32(0), np.float32(constant), padded.ravel(), unused, unused, unused
-        )
+        fixed = self.side(view, rows, constant)
+        fixed.models.weights.reshape(rows, -1)[:, : width + constant] = weights
+        return fixed
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,10 +331,8 @@ class Catalogue(Environment):
         return np.empty((0, 0), np.float32)
 
     @cached_property
-    def world(self) -> "kernels.World":
+    def world(self) -> World:
         """The same for compiled loops."""
-        from fedres.bandits.kernels import World
-
         none = np.empty(0, np.int32)
         return World(
             True,
@@ -488,10 +497,8 @@ class Multiclass(Environment):
         )
 
     @cached_property
-    def world(self) -> "kernels.World":
+    def world(self) -> World:
         """The same for compiled loops."""
-        from fedres.bandits.kernels import World
-
         class_of = np.repeat(np.arange(self.most, dtype=np.int32), np.diff(self.first))
         nothing = np.empty((0, 0), np.float32)
         return World(

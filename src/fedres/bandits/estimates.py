@@ -14,7 +14,7 @@ and Joachims, 2015).
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,14 +24,14 @@ from fedres.bandits.client import STEP, BanditServer
 from fedres.bandits.decisions import joint_scores
 from fedres.bandits.logs import Event, read_events
 from fedres.bandits.policies import Policy
-from fedres.core import parties
+from fedres.core.parties import Client
 from fedres.core.steps import Step
 from fedres.core.types import F32, F64, Matrix
 from fedres.core.views import beside
 from fedres.simulation.intervals import Interval, interval
+from fedres.simulation.settings import SGD_METHODS, Method, choose
 
 Target = Callable[[Event], ArrayLike]
-Method = Literal["independent", "central", "fedres"]
 
 
 @dataclass(frozen=True)
@@ -159,12 +159,11 @@ class ReplayLearner:
     """
 
     def __init__(self, policy: Policy, method: Method = "fedres", step: Step = STEP) -> None:
-        if method not in get_args(Method):
-            raise ValueError(f"method must be one of {', '.join(get_args(Method))}, not {method!r}")
+        choose("method", method, SGD_METHODS)
         self.policy = policy
         self.method = method
         self.step = step
-        self.clients: dict[int, parties.Client] = {}
+        self.clients: dict[int, Client] = {}
         self.server: BanditServer | None = None
 
     def __call__(self, event: Event) -> F64:
@@ -173,7 +172,7 @@ class ReplayLearner:
         if self.server is None:
             self.server = BanditServer(x_global.shape[1], self.step)
         if event.client not in self.clients:
-            self.clients[event.client] = parties.Client(
+            self.clients[event.client] = Client(
                 self.server.rule, self.server.global_.width, x_local.shape[1], event.client
             )
         client = self.clients[event.client]

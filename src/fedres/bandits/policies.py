@@ -9,16 +9,97 @@ decisions t = 1, 2, ...:
     Softmax        exp(s_a / temperature) / sum_b exp(s_b / temperature)
 
 Ties are broken at random: the best actions share in equal parts what the best one would get.
+
+`strength`, `explores`, `weigh` and `pick` are both what the objects here call and what simulations
+compile.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedres.core.elementary import exp, power
 from fedres.core.types import F64
+
+GREEDY, EPSILON, EVERY, SQUARECB, SOFTMAX = range(5)
+
+
+class Chooser(NamedTuple):
+    """A policy in numbers: its kind, and what the kind makes of the other two."""
+
+    kind: int
+    first: float = 0.0
+    second: float = 0.0
+
+
+def strength(policy: Chooser, turn: int) -> float:
+    """What a policy weighs with: its probability to explore, gamma t^exponent or temperature."""
+    if policy.kind == EVERY:
+        return 1.0 if turn % int(policy.first) == 0 else 0.0
+    if policy.kind == SQUARECB:
+        return policy.first * power(turn, policy.second)
+    return policy.first
+
+
+def explores(kind: int, strength: float, u: float) -> bool:
+    """Whether a decision is pure exploration."""
+    return kind <= EVERY and u < strength
+
+
+def weigh(kind: int, strength: float, scores: Any, out: Any) -> None:
+    """The probability of every action.
+
+    Examples
+    --------
+    >>> out = np.empty(3)
+    >>> weigh(EPSILON, 0.3, [0.1, 0.7, 0.1], out)
+    >>> out
+    array([0.1, 0.8, 0.1])
+    """
+    count = len(scores)
+    best, ties = -np.inf, 0
+    for a in range(count):
+        if scores[a] > best:
+            best, ties = scores[a], 1
+        elif scores[a] == best:
+            ties += 1
+    total = 0.0
+    for a in range(count):
+        gap = best - scores[a]
+        if kind == SOFTMAX:
+            out[a] = exp(-gap / strength)
+            total += out[a]
+        elif scores[a] != best:
+            out[a] = 1 / (count + strength * gap) if kind == SQUARECB else strength / count
+            total += out[a]
+    for a in range(count):
+        if kind == SOFTMAX:
+            out[a] /= total
+        elif scores[a] == best:
+            out[a] = (1 - total) / ties
+
+
+def pick(probabilities: Any, u: float) -> int:
+    """The first action with p_1 + .. + p_a > u.
+
+    Examples
+    --------
+    >>> [pick(np.array([0.5, 0.0, 0.5]), u) for u in (0.49, 0.5)]
+    [0, 2]
+    """
+    total, last = 0.0, 0
+    for a in range(len(probabilities)):
+        # A sum rounded to just below 1 must not let u fall on an action without probability.
+        if probabilities[a] > 0:
+            total += probabilities[a]
+            last = a
+            if total > u:
+                break
+    return last
 
 
 @runtime_checkable
@@ -38,7 +119,7 @@ class Draw(NamedTuple):
 
 
 class Policy(ABC):
-    """What all policies offer; each needs only `_weigh`.
+    """What all policies offer; each needs only `chooser`.
 
     Attributes
     ----------
@@ -48,22 +129,25 @@ class Policy(ABC):
 
     has_exploration: ClassVar[bool] = False
 
+    @property
+    @abstractmethod
+    def chooser(self) -> Chooser:
+        """The policy in numbers."""
+
     def probabilities(self, scores: ArrayLike, turn: int) -> F64:
         """The probability of every action in the turn-th decision, counted from 1."""
-        return self._weigh(_checked(scores, turn), turn)
-
-    def explores(self, turn: int) -> bool:  # noqa: ARG002
-        """Whether that decision is pure exploration, known beforehand."""
-        return False
+        checked = _checked(scores, turn)
+        return np.array(_weighed(self.chooser.kind, strength(self.chooser, turn), checked))
 
     def draw(self, scores: ArrayLike, turn: int, rng: Uniforms) -> Draw:
         """Choose an action with one number u: the first with p_1 + .. + p_a > u."""
-        probabilities = self.probabilities(scores, turn)
-        return Draw(pick(probabilities, rng.random()), probabilities, self.explores(turn))
-
-    @abstractmethod
-    def _weigh(self, scores: F64, turn: int) -> F64:
-        """The probabilities for scores that are fit for use."""
+        checked, kind = _checked(scores, turn), self.chooser.kind
+        strong = strength(self.chooser, turn)
+        probabilities = chosen_from = _weighed(kind, strong, checked)
+        explored = explores(kind, strong, rng.random() if kind == EPSILON else 0.0)
+        if kind == EPSILON:
+            chosen_from = _weighed(kind, float(explored), checked)
+        return Draw(pick(chosen_from, rng.random()), np.array(probabilities), explored)
 
 
 @dataclass(frozen=True)
@@ -76,9 +160,10 @@ class Greedy(Policy):
     array([0. , 0.5, 0.5])
     """
 
-    def _weigh(self, scores: F64, turn: int) -> F64:  # noqa: ARG002
-        best = scores == scores.max()
-        return np.where(best, 1 / best.sum(), 0.0)
+    @property
+    def chooser(self) -> Chooser:
+        """The policy in numbers."""
+        return Chooser(GREEDY)
 
 
 @dataclass(frozen=True)
@@ -117,24 +202,12 @@ class EpsilonGreedy(Policy):
         if self.explore_every is not None and not _is_count(self.explore_every):
             raise ValueError(f"explore_every must be 1, 2, ..., not {self.explore_every}")
 
-    def explores(self, turn: int) -> bool:
-        """Whether B divides the turn."""
-        return self.explore_every is not None and turn % self.explore_every == 0
-
-    def draw(self, scores: ArrayLike, turn: int, rng: Uniforms) -> Draw:
-        """Choose an action; with `epsilon`, first whether to explore."""
-        if self.epsilon is None:
-            return super().draw(scores, turn, rng)
-        scores = _checked(scores, turn)
-        explores = rng.random() < self.epsilon
-        chosen_from = _uniform(scores) if explores else Greedy().probabilities(scores, turn)
-        action = pick(chosen_from, rng.random())
-        return Draw(action, self._weigh(scores, turn), explores)
-
-    def _weigh(self, scores: F64, turn: int) -> F64:
-        epsilon = float(self.explores(turn)) if self.epsilon is None else self.epsilon
-        greedy = Greedy().probabilities(scores, turn)
-        return epsilon * _uniform(scores) + (1 - epsilon) * greedy
+    @property
+    def chooser(self) -> Chooser:
+        """The policy in numbers."""
+        if self.explore_every is not None:
+            return Chooser(EVERY, float(self.explore_every))
+        return Chooser(EPSILON, float(self.epsilon or 0.0))
 
 
 @dataclass(frozen=True)
@@ -161,12 +234,10 @@ class SquareCB(Policy):
         if not 0 <= self.exponent < np.inf:
             raise ValueError(f"exponent must be a number from 0, not {self.exponent}")
 
-    def _weigh(self, scores: F64, turn: int) -> F64:
-        gap = scores.max() - scores
-        best = gap == 0
-        weights: F64 = 1 / (len(scores) + self.gamma * turn**self.exponent * gap)
-        weights[best] = (1 - weights[~best].sum()) / best.sum()
-        return weights
+    @property
+    def chooser(self) -> Chooser:
+        """The policy in numbers."""
+        return Chooser(SQUARECB, float(self.gamma), float(self.exponent))
 
 
 @dataclass(frozen=True)
@@ -190,34 +261,23 @@ class Softmax(Policy):
         if not 0 < self.temperature < np.inf:
             raise ValueError(f"temperature must be a positive number, not {self.temperature}")
 
-    def _weigh(self, scores: F64, turn: int) -> F64:  # noqa: ARG002
-        weights: F64 = np.exp((scores - scores.max()) / self.temperature)
-        weights /= weights.sum()
-        return weights
+    @property
+    def chooser(self) -> Chooser:
+        """The policy in numbers."""
+        return Chooser(SOFTMAX, float(self.temperature))
 
 
-def pick(probabilities: F64, u: float) -> int:
-    """The first action with p_1 + .. + p_a > u.
-
-    Examples
-    --------
-    >>> [pick(np.array([0.5, 0.0, 0.5]), u) for u in (0.49, 0.5)]
-    [0, 2]
-    """
-    action = int(np.searchsorted(np.cumsum(probabilities), u, side="right"))
-    # A sum rounded to just below 1 must not let u fall on an action without probability.
-    return min(action, int(np.flatnonzero(probabilities)[-1]))
-
-
-def _uniform(scores: F64) -> F64:
-    return np.full(len(scores), 1 / len(scores))
+def _weighed(kind: int, strength: float, scores: Sequence[float]) -> list[float]:
+    out = [0.0] * len(scores)
+    weigh(kind, strength, scores, out)
+    return out
 
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int | np.integer) and bool(value >= 1)
 
 
-def _checked(scores: ArrayLike, turn: int) -> F64:
+def _checked(scores: ArrayLike, turn: int) -> list[float]:
     checked = np.asarray(scores, np.float64)
     if checked.ndim != 1 or checked.size == 0:
         raise ValueError(f"scores must be one number an action, not of shape {checked.shape}")
@@ -226,4 +286,6 @@ def _checked(scores: ArrayLike, turn: int) -> F64:
         raise ValueError(f"the score of action {wrong} is {checked[wrong]}: give finite scores")
     if not _is_count(turn):
         raise ValueError(f"turn counts decisions from 1, and is {turn}")
-    return checked
+    # Python goes through a list faster than through an array.
+    numbers: list[float] = checked.tolist()
+    return numbers

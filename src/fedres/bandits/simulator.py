@@ -3,19 +3,22 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from fedres.bandits.environments import Environment, Method
+from fedres.bandits.environments import Environment
+from fedres.bandits.game import Game, new_offer
 from fedres.bandits.policies import Policy
-from fedres.core.delays import Delay, Lag, Uniform, as_delay, per_client
-from fedres.core.steps import SMALLEST, Adaptive, Step
+from fedres.bandits.world import best_by_round
+from fedres.core import clock
+from fedres.core.delays import Delay, Lag, as_delay
+from fedres.core.rule import Rule
+from fedres.core.schedule import never, plan
+from fedres.core.sgd import Linear, Many, new_flight
+from fedres.core.steps import Adaptive, Step
 from fedres.core.types import F32, F64, I32
-from fedres.simulation.settings import choose
-
-if TYPE_CHECKING:
-    from fedres.bandits import kernels
+from fedres.simulation.settings import Method, choose
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +69,12 @@ class BanditRun:
     @cached_property
     def regret_by_round(self) -> F64:
         """What the best pair of models would have earned more, mean over clients."""
-        from fedres.bandits import kernels
+        from fedres.core.compiled import compiled
 
-        world, scratch = self.environment.world, kernels.scratch(self.environment.most)
+        world, right = self.environment.world, self.environment.best
         best = np.zeros(len(self.reward_by_round))
-        right = self.environment.best
-        kernels.best_by_round(world, right, self.seed, scratch.row, scratch.block, best)
+        scratch = np.empty((2, self.environment.most), np.int32)
+        compiled(best_by_round)(world, right, self.seed, *scratch, best)
         return best / self.environment.clients - self.mean_by_round
 
 
@@ -89,6 +92,7 @@ def simulate_bandit(
     learn_from: Literal["all", "exploration"] = "all",
     seed: int = 0,
     keep_decisions: bool = False,
+    compiled: bool = True,
 ) -> BanditRun:
     """Let every client of an environment decide, once a round.
 
@@ -122,6 +126,8 @@ def simulate_bandit(
         Decides everything that is random. Decisions are the same for all methods and policies.
     keep_decisions
         Whether actions, rewards and probabilities are kept one by one.
+    compiled
+        False runs the same functions without the compiler: the same result, slowly.
 
     Examples
     --------
@@ -139,8 +145,6 @@ def simulate_bandit(
     >>> bool(runs["fedres"].regret_by_round.mean() < 0.04)
     True
     """
-    from fedres.bandits import kernels
-
     choose("learn_from", learn_from, ("all", "exploration"))
     if learn_from == "exploration" and not policy.has_exploration:
         raise ValueError(f"{policy} never purely explores: use learn_from='all'")
@@ -154,18 +158,30 @@ def simulate_bandit(
         raise ValueError(f"step and local_step must be of one kind, not {step} and {local_step}")
     clients = environment.clients
     xg, xl = environment.views(method)
-    # Without a server there is nothing to wait for.
-    delay = as_delay(delay) if xg.width[0] else Delay()
-    up, down = lags(delay.up, clients), lags(delay.down, clients)
-    late = lags(Delay(reward_delay).up, clients)  # a delay checks what it is given
-    depth = int((late.high + up.high).max()) + 1
-    # Sgd takes its gradients at a version that must not change under it.
-    history = int(down.high.max()) + 1 + (not step.adaptive)
-    size_global, size_local = (environment.blocks * int(view.width[0]) for view in (xg, xl))
-    global_ = _models(size_global, history, 1, step, constant)
-    local = _models(size_local, clients, clients, local_step, constant)
+    connected = bool(xg.width[0])  # else there is no server and nothing to wait for
+    layout = plan(
+        clients,
+        rounds,
+        1,
+        as_delay(delay) if connected else Delay(),
+        frozen=not step.adaptive,
+        label_delay=reward_delay,
+        seed=seed,
+    )
+    times = layout.times if connected else layout.times._replace(due_server=never(rounds))
+    rule, own_rule = Rule(step), Rule(local_step)
+    global_ = environment.side(xg, 1, constant, step.eta, rule.reach, times.history)
+    local = environment.side(xl, clients, constant, local_step.eta, own_rule.reach)
+    # Messages without a sample are decisions that are not learned from.
+    counts = Many(1, np.zeros(layout.depth * clients, np.int32))
+    flight = new_flight(layout.depth, clients, 1)._replace(samples=counts)
     kept = (rounds, clients) if keep_decisions else (0, 0)
-    record = kernels.Record(
+    game = Game(
+        environment.world,
+        policy.chooser,
+        seed,
+        learn_from == "all",
+        new_offer(environment.most),
         np.zeros(rounds),
         np.zeros(rounds),
         np.zeros(clients),
@@ -173,60 +189,36 @@ def simulate_bandit(
         np.empty(kept, np.float32),
         np.full((*kept, environment.most), np.nan),
     )
-    rules = kernels.Rules(seed, rounds, step.adaptive, learn_from == "all")
-    pending = kernels.Pending(
-        depth,
-        *np.full((4, depth * clients), -1, np.int32),
-        *np.empty((2, depth * clients), np.float32),
-    )
+    terms = rule.terms(np.ones(clients, np.float32))
+    play = _compiled() if compiled else clock.play
     began = perf_counter()
-    newest = kernels.play(
-        environment.world, kernels.chooser(policy), rules, xg, xl, late, up, down, global_, local,
-        pending, kernels.scratch(environment.most), record,
-    )  # fmt: skip
+    with np.errstate(all="ignore"):  # a run may diverge, and hashes overflow on purpose
+        play(game, terms, times, global_, local, flight, np.empty((0, 0), np.float32))
     seconds = perf_counter() - began
-    w_global = _each(global_)[newest].copy()
-    w_local = _each(local)
+    w_global, w_local = _each(global_)[rounds % times.history].copy(), _each(local)
     if not (np.isfinite(w_global).all() and np.isfinite(w_local).all()):
         raise ValueError(f"the models grew beyond all bounds with {step}: use a smaller eta")
     return BanditRun(
         environment, policy, method, seed,
-        record.reward_by_round / clients, record.reward_by_client / rounds,
-        record.mean_by_round / clients, w_global, w_local, seconds,
+        game.reward_by_round / clients, game.reward_by_client / rounds,
+        game.mean_by_round / clients, w_global, w_local, seconds,
         *(
-            (record.action.T, record.reward.T, record.probability.swapaxes(0, 1))
+            (game.chosen.T, game.rewards.T, game.probabilities.swapaxes(0, 1))
             if keep_decisions
             else (None, None, None)
         ),
     )  # fmt: skip
 
 
-def lags(lag: Lag, clients: int) -> "kernels.Lags":
-    """How long each client has to wait, at least and at most."""
-    from fedres.bandits.kernels import Lags
+def _compiled() -> Any:
+    # A compiler takes a moment to load, which the command line should not wait for.
+    from fedres.core.compiled import compiled
 
-    if isinstance(lag, Uniform):
-        return Lags(per_client(lag.low, clients), per_client(lag.high, clients))
-    fixed = per_client(lag, clients)
-    return Lags(fixed, fixed)
+    return compiled(clock.play, Game, Linear, Many)
 
 
-def _models(size: int, copies: int, models: int, step: Step, constant: bool) -> "kernels.Models":
-    """Models at zero, with room for a constant; `copies` of so many that have sums of squares."""
-    from fedres.bandits.kernels import Models
-
-    edge = 0 if step.clip else np.inf
-    return Models(
-        size + 1,
-        np.float32(step.eta),
-        np.float32(constant and size > 0),
-        np.zeros((size + 1) * copies, np.float32),
-        np.full((size + 1) * models, SMALLEST, np.float32),
-        np.full(models, -edge, np.float32),
-        np.full(models, edge, np.float32),
-    )
-
-
-def _each(models: "kernels.Models") -> F32:
+def _each(side: Linear) -> F32:
     """The weights, a row a model, the constant's last if it has one."""
-    return models.weights.reshape(-1, models.size)[:, : models.size - 1 + int(models.constant)]
+    models = side.models
+    weights = models.weights.reshape(len(models.size), -1)
+    return weights if models.constant[0] else weights[:, :-1]

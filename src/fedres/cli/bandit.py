@@ -76,7 +76,7 @@ def bandit(
         seeds=seeds,
         differ=permute,
         explore_every=explore_every,
-        cores=jobs,
+        n_jobs=jobs,
         progress=True,
     )
     from fedres.report.bandit_page import print_study, write_study
@@ -94,16 +94,16 @@ def bandit(
 def _evaluate(log: Path, policies: "dict[str, Policy]", json: bool) -> None:
     from itertools import product
 
-    from fedres.bandits.environments import METHODS
     from fedres.bandits.estimates import evaluate_log
     from fedres.bandits.logs import read_events
     from fedres.simulation.parallel import with_bar, working
+    from fedres.simulation.settings import SGD_METHODS
 
     with working(f"reading {log}"):
         events = list(read_events(log))
     if not events:
         raise ValueError(f"{log} has no events: log some decisions first")
-    cells = list(product(policies, METHODS))
+    cells = list(product(policies, SGD_METHODS))
     found = {
         (name, method): evaluate_log(events, policies[name], method)
         for name, method in with_bar(cells, len(cells), "replaying")

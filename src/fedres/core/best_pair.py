@@ -13,6 +13,7 @@ with the clients. A radius enters through a logarithmic barrier, whose Hessian k
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy
@@ -248,7 +249,7 @@ def solve_arrow(
     shared: F64,
     right: F64,
     blocks: Iterable[tuple[F64, F64, F64]],
-    solve: Callable[[F64, F64], F64],
+    solve: Callable[[F64, F64], Any],
 ) -> list[F64]:
     """Solve linear equations in the shape of an arrow, local blocks being eliminated one by one.
 

@@ -23,6 +23,8 @@ ATANH_SERIES = (
     0.058823529411764705, 0.06666666666666667, 0.07692307692307693, 0.09090909090909091,
     0.1111111111111111, 0.14285714285714285, 0.2, 0.3333333333333333, 1.0,
 )  # fmt: skip
+# 2^-1022 to 2^1023: a table, since the compiler would call a library for `ldexp`.
+TWO_TO = np.ldexp(1.0, np.arange(-1022, 1024))
 
 
 def exp(x: Any) -> Any:
@@ -39,7 +41,7 @@ def exp(x: Any) -> Any:
     total = 0.0 * rest
     for coefficient in EXP_SERIES:
         total = total * rest + coefficient
-    return np.ldexp(total, np.int32(turns))
+    return total * TWO_TO[np.int32(turns) + 1022]
 
 
 def log1p(x: Any) -> Any:

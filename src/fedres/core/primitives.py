@@ -109,7 +109,7 @@ def _row(view: View, i: int, row: int) -> tuple[F32, Any]:
 
 def _at(start: int, places: Any) -> Any:
     if isinstance(places, slice):
-        return slice(start, start + places.stop)
+        return slice(start + places.start, start + places.stop)
     return start + places
 
 

@@ -302,7 +302,7 @@ def learn(local: Any, terms: Terms, i: int, flight: Flight, first: int, last: in
 
 @learn.register
 def _(local: Linear, terms: Terms, i: int, flight: Flight, first: int, last: int) -> None:
-    if terms.alignment == _LATE:
+    if terms.alignment == _LATE or first == last:
         return
     take_slopes(terms, local.models, i, flight, first, last, flight.own, flight.seen, flight.slope)
     if terms.alignment != _ALIGNED:
@@ -320,7 +320,8 @@ def _(local: Linear, terms: Terms, times: Times, global_: Any, flight: Flight, n
     clients = len(terms.weight)
     due = times.due_local
     for e in range(due.first[n], due.last[n]):
-        i, lag = np.int64(due.who[U(e)]), due.lag[U(e)]
+        i: Any = np.int64(due.who[U(e)])
+        lag = due.lag[U(e)]
         if lag <= n:
             slot = back(n % flight.depth, lag, flight.depth) * clients + i
             first = slot * flight.samples.batch
@@ -374,7 +375,8 @@ def _(global_: Linear, terms: Terms, times: Times, flight: Flight, n: int) -> No
     if new != old:
         copy_model(models, old, new)
     for e in range(due.first[n], due.last[n]):
-        i, lag = np.int64(due.who[U(e)]), due.lag[U(e)]
+        i: Any = np.int64(due.who[U(e)])
+        lag = due.lag[U(e)]
         if lag <= n:
             slot = back(n % flight.depth, lag, flight.depth) * clients + i
             first = slot * flight.samples.batch

@@ -80,11 +80,11 @@ def rollout(seed: int) -> list[dict[str, object]]:
 
 
 def appendix_c(
-    rollouts: int = 50, cores: int | None = None, progress: bool = False
+    rollouts: int = 50, n_jobs: int | None = None, progress: bool = False
 ) -> "pd.DataFrame":
     """All rollouts: method, seed, round, average loss so far, and the two weights of w^g."""
     import pandas as pd
 
     bar = "appendix C" if progress else None
-    rows = [row for part in map_in_order(rollout, range(rollouts), cores, bar) for row in part]
+    rows = [row for part in map_in_order(rollout, range(rollouts), n_jobs, bar) for row in part]
     return pd.DataFrame(rows)

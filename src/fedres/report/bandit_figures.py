@@ -7,12 +7,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedres.bandits.environments import METHODS, Method
 from fedres.bandits.study import Outcome, Study
 from fedres.core.types import F64
 from fedres.report.names import COLOURS, NAMES
 from fedres.report.plots import styled
 from fedres.simulation.intervals import band, interval
+from fedres.simulation.settings import SGD_METHODS, Method
 
 MARKERS = {"independent": "s", "central": "^", "fedres": "o"}
 
@@ -33,7 +33,7 @@ def _final(result: Study) -> Figure:
     figure = Figure(figsize=(10.8, 4.0), layout="constrained")
     axes = figure.subplots()
     for at, policy in enumerate(result.policies):
-        for offset, method in zip((-0.2, 0.0, 0.2), METHODS, strict=True):
+        for offset, method in zip((-0.2, 0.0, 0.2), SGD_METHODS, strict=True):
             rewards, x = result.outcomes[policy, method].reward, at + offset
             mean, half = interval(rewards)
             spread = np.linspace(-0.05, 0.05, len(rewards))
@@ -53,7 +53,7 @@ def _reward(result: Study) -> Figure:
     """Average reward over rounds, a panel a policy."""
     figure, (row,) = _panels(result, "Average reward over rounds", 1)
     for axes, policy in zip(row, result.policies, strict=True):
-        for method in METHODS:
+        for method in SGD_METHODS:
             _band(axes, result.checkpoints, result.outcomes[policy, method].rewards, method)
         axes.set_xscale("log")
         axes.set_xlabel("round (decisions of each client)")
@@ -66,7 +66,7 @@ def _regret(result: Study) -> Figure:
     """Average regret over rounds, a panel a policy; where models can be right, with guides."""
     figure, (row,) = _panels(result, "Average regret against the best pair of models", 1)
     for axes, policy in zip(row, result.policies, strict=True):
-        for method in METHODS:
+        for method in SGD_METHODS:
             fit = result.exponent(policy, method) if result.realizable else None
             label = f"T^({fit:.2f})" if fit and not np.isnan(fit.mean) else None
             regrets = result.outcomes[policy, method].regrets
@@ -98,7 +98,7 @@ def _points(result: Study) -> Figure:
     figure, grid = _panels(result, "Average regret against clients and delay", 2, seeds)
     for column, policy in enumerate(result.policies):
         clients, delay = grid[0][column], grid[1][column]
-        for method in METHODS:
+        for method in SGD_METHODS:
             found: Outcome = result.outcomes[policy, method]
             _band(clients, result.points_clients, found.by_clients, method, marked=True)
             _band(delay, result.points_delay, found.by_delay, method, marked=True)
@@ -145,6 +145,6 @@ def _band(
 def _legend(figure: Figure) -> None:
     handles = [
         Line2D([], [], color=COLOURS[method], marker=MARKERS[method], ms=4, label=NAMES[method])
-        for method in METHODS
+        for method in SGD_METHODS
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))

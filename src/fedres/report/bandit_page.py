@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.table import Table
 
 from fedres.bandits.by_name import PERMUTED
-from fedres.bandits.environments import Method
 from fedres.bandits.estimates import Evaluation
 from fedres.bandits.study import ETAS, LOCAL_ETAS, TUNING_SEEDS, Study
 from fedres.report.bandit_figures import bandit_figures
@@ -18,6 +17,7 @@ from fedres.report.names import NAMES
 from fedres.report.page import render
 from fedres.report.plots import to_svg
 from fedres.simulation.intervals import interval
+from fedres.simulation.settings import Method
 
 COLUMNS = ("policy", "method", "reward", "FedRes gains", "regret")
 

@@ -134,7 +134,7 @@ def _(
     base = n % flight.depth * len(terms.weight)
     most = min(flight.samples.batch, deck.total - n * flight.samples.batch)
     for e in range(first, last):
-        i = np.int64(times.active.who[U(e)])
+        i: Any = np.int64(times.active.who[U(e)])
         deal(deck, i, most, flight, base + i)
     total = mass = np.float64(0)
     for e in range(first, last):

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from fedres.core.primitives import View
 from fedres.core.types import F32, I64, Matrix
 from fedres.core.views import (
-    View,
     as_blocks,
     as_matrix,
     bad_value,

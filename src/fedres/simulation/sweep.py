@@ -90,7 +90,7 @@ def sweep(
     residual_bits: Sequence[int] = (32,),
     local: Literal["rest", "all"] = "rest",
     store: str | Path | None = None,
-    cores: int | None = None,
+    n_jobs: int | None = None,
     backend: Backend = "joblib",
     progress: bool = False,
 ) -> "pd.DataFrame":
@@ -110,7 +110,7 @@ def sweep(
         Local features: the half that is not global (``rest``), or ``all``.
     store
         A file that keeps finished runs: what is in it is not run again.
-    cores
+    n_jobs
         Cores to use with joblib; None for all.
     backend
         ``joblib`` (processes of this machine) or ``ray`` (a Ray cluster, or a local one).
@@ -143,7 +143,7 @@ def sweep(
     return run_cases(
         cases,
         RunStore(None if store is None else Path(store)),
-        cores=cores,
+        n_jobs=n_jobs,
         backend=backend,
         progress="sweeping" if progress else None,
     )
@@ -153,7 +153,7 @@ def run_cases(
     cases: Sequence[Case],
     store: RunStore,
     *,
-    cores: int | None = None,
+    n_jobs: int | None = None,
     backend: Backend = "joblib",
     progress: str | None = None,
 ) -> "pd.DataFrame":
@@ -172,7 +172,7 @@ def run_cases(
         if key not in done:
             groups[case.federation][key] = case.work()
     new = {"client_rounds": 0, "seconds": 0.0}
-    for rows in _finish(list(groups.values()), cores, backend, progress):
+    for rows in _finish(list(groups.values()), n_jobs, backend, progress):
         store.put(rows)
         done |= rows
         new["seconds"] += sum(row["seconds"] or 0.0 for row in rows.values())
@@ -217,7 +217,7 @@ def run_group(group: dict[str, Case]) -> dict[str, dict[str, Any]]:
 
 
 def _finish(
-    groups: list[dict[str, Case]], cores: int | None, backend: Backend, progress: str | None
+    groups: list[dict[str, Case]], n_jobs: int | None, backend: Backend, progress: str | None
 ) -> Iterator[dict[str, dict[str, Any]]]:
     """Results group by group, as they come."""
     choose("backend", backend, ("joblib", "ray"))
@@ -225,7 +225,7 @@ def _finish(
         from fedres.simulation.ray_backend import run_on_ray
 
         return run_on_ray(groups, progress)
-    return map_unordered(run_group, groups, cores, progress)
+    return map_unordered(run_group, groups, n_jobs, progress)
 
 
 def _step(kind: str, eta: float) -> Adaptive | Sgd:
