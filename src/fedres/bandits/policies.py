@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedres.core.elementary import exp, power
+from fedres.core.source import apart
 from fedres.core.types import F64
 
 GREEDY, EPSILON, EVERY, SQUARECB, SOFTMAX = range(5)
@@ -36,6 +37,7 @@ class Chooser(NamedTuple):
     second: float = 0.0
 
 
+@apart
 def strength(policy: Chooser, turn: int) -> float:
     """What a policy weighs with: its probability to explore, gamma t^exponent or temperature."""
     if policy.kind == EVERY:
@@ -50,6 +52,7 @@ def explores(kind: int, strength: float, u: float) -> bool:
     return kind <= EVERY and u < strength
 
 
+@apart
 def weigh(kind: int, strength: float, scores: Any, out: Any) -> None:
     """The probability of every action.
 
