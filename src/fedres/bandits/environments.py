@@ -16,9 +16,10 @@ from scipy import linalg, sparse
 from fedres.bandits.game import earn, new_offer
 from fedres.bandits.policies import Policy
 from fedres.bandits.world import World, offered, pay
+from fedres.core.primitives import View
 from fedres.core.sgd import Linear, One, new_models
 from fedres.core.types import F32, F64, I32, I64, Matrix
-from fedres.core.views import View, as_matrix, beside, matrix_view
+from fedres.core.views import as_matrix, beside, matrix_view
 from fedres.simulation.dataset import Dataset, load_data
 from fedres.simulation.settings import SGD_METHODS, Method, choose
 
