@@ -26,9 +26,9 @@ def bare(_copy):
     return sum(fedres.simulate(federation, rounds=ROUNDS, seed=s).seconds for s in range(120))
 
 
-def sweep(cores):
+def sweep(n_jobs):
     began = perf_counter()
-    fedres.sweep(DATA, clients=[10, CLIENTS], delays=[0, 20, 80, 200], seeds=SEEDS, cores=cores)
+    fedres.sweep(DATA, clients=[10, CLIENTS], delays=[0, 20, 80, 200], seeds=SEEDS, n_jobs=n_jobs)
     return perf_counter() - began
 
 

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from fedres import FedResRegressor
 from fedres.tables.encoder import Encoder
-from fedres.tables.online_models import OnlineModels, Settings
+from fedres.tables.online_models import ModelShape, OnlineModels
 
 ROWS, CLIENTS, ITEMS, GENRES = 100_000, 1_000, 1_700, 20
 FOR_VW = 5_000  # rows: an example that VW has parsed takes tens of kilobytes
@@ -48,7 +48,7 @@ def seconds(call, times=5):
 
 def our_rate(x_global, x_local, y, user):
     """Rows a second in one pass, in the order of the table, on one core."""
-    models = OnlineModels(Settings(x_global.shape[1], x_local.shape[1]))
+    models = OnlineModels(ModelShape(x_global.shape[1], x_local.shape[1]))
     rows = models.rows(x_global, x_local, user)
     models.learn(rows, y[None])  # compiles
     return len(y) / seconds(lambda: models.learn(rows, y[None]))

@@ -10,7 +10,7 @@ import numpy as np
 from river.tree import HoeffdingTreeRegressor
 
 import fedres
-from fedres.core.sgd import Rule
+from fedres.core.rule import Rule
 from fedres.learners import LinearLearner, LocalLearner, RiverLearner, play
 from fedres.simulation.intervals import interval
 

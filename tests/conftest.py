@@ -11,12 +11,6 @@ SHARED = Path(__file__).parents[2] / "shared" / "datasets"
 if SHARED.is_dir():
     os.environ.setdefault("FEDRES_DATA", str(SHARED))
 
-# numba notices a change only in the file of the function that is called, not in those it imports.
-PACKAGE = Path(fedres.__file__).parent
-for index in PACKAGE.rglob("__pycache__/*.nbi"):
-    if index.stat().st_mtime < (PACKAGE / "core" / "kernels.py").stat().st_mtime:
-        index.unlink(missing_ok=True)
-
 
 def pytest_configure(config):
     """The same examples each time, unless --hypothesis-seed asks for others."""

@@ -83,7 +83,7 @@ def test_settings(options, message):
         (lambda: fedres.federate("no such set"), "no such set"),
         (lambda: fedres.federate("digits", local="some"), "'rest' or 'all', not 'some'"),
         (lambda: fedres.compare(seeds=0), "seeds must be at least 1"),
-        (lambda: fedres.run_all([], cores=0), "cores must be at least 1"),
+        (lambda: fedres.run_all([], n_jobs=0), "n_jobs must be at least 1"),
     ],
 )
 def test_makers(make, message):

@@ -6,8 +6,9 @@ from scipy import sparse
 
 from fedres.bandits import BanditClient, BanditServer, EpsilonGreedy, Greedy, Softmax, SquareCB
 from fedres.bandits.client import STEP
-from fedres.core import sgd
 from fedres.core.messages import GlobalModel
+from fedres.core.parties import Client, Server
+from fedres.core.rule import Rule
 from fedres.core.steps import Adaptive
 
 
@@ -45,9 +46,9 @@ class Life(RuleBasedStateMachine):
         )
         self.server = BanditServer(widths[0])
         self.published = []
-        rule_ = sgd.Rule(step=STEP)
-        self.plain_client = sgd.Client(rule_, *widths)
-        self.plain_server = sgd.Server(rule_, widths[0])
+        rule_ = Rule(step=STEP)
+        self.plain_client = Client(rule_, *widths)
+        self.plain_server = Server(rule_, widths[0])
         self.plain_uploads = []
         self.status, self.rows = {}, {}
         self.samples = self.sent = 0

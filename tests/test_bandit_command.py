@@ -79,8 +79,8 @@ def test_json_has_every_policy_and_method_and_no_file_is_written(tmp_path, monke
 
 def test_numbers_are_those_of_the_simulator_whatever_the_cores():
     size = {"clients": 4, "rounds": 40, "seeds": 2, "delay": 2}
-    found = study("synthetic", ["squarecb"], cores=1, **size)
-    again = study("synthetic", ["squarecb"], cores=2, **size)
+    found = study("synthetic", ["squarecb"], n_jobs=1, **size)
+    again = study("synthetic", ["squarecb"], n_jobs=2, **size)
     assert found.to_dict() == again.to_dict()
     outcome = found.outcomes["squarecb", "independent"]
     from fedres.core.steps import Adaptive

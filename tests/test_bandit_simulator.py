@@ -182,7 +182,7 @@ def test_a_run_depends_on_its_seed_alone():
         lambda seed=seed: simulate_bandit(world, EpsilonGreedy(0.2), seed=seed, **options)
         for seed in (3, 3, 4)
     ]
-    first, again, other = fedres.run_all(calls, cores=2)
+    first, again, other = fedres.run_all(calls, n_jobs=2)
     assert (first.actions == again.actions).all()
     assert (first.w_local == again.w_local).all()
     assert (first.actions != other.actions).any()

@@ -61,7 +61,7 @@ def test_compare_as_json():
         (["--alignment", "left"], "choose one of aligned, asymmetric, arrival"),
         (["--data", "nothing"], "nothing"),
         (["--seeds", "2", "--rounds", "5", "--report", "/no/such/folder/page.html"], "/no/such"),
-        (["--jobs", "0"], "cores must be at least 1"),
+        (["--jobs", "0"], "n_jobs must be at least 1"),
     ],
 )
 def test_mistakes_are_one_sentence_and_exit_code_2(arguments, message):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fedres
-from fedres.core.baselines import Independent
-from fedres.core.sgd import Client, Rule, Server
+from fedres.core.parties import Client, Server
+from fedres.core.rule import Rule
 
 ONE = np.float32([[1.0]])
 
@@ -44,6 +44,9 @@ def test_sgd_sums_the_gradients_of_clients():
         # the server's error is that of its newest model with the residual of a round ago:
         # wg = 0, 0, 1/4, 3/8, 27/64 and wl = 0, 1/4, 7/16, 33/64, 139/256
         ("arrival", [0, 1 / 4, 11 / 16, 57 / 64, 247 / 256]),
+        # the server likewise; the client learns the examples of rounds 1, 2, 3 before rounds 3, 4,
+        # 5, at the pair it holds then: wg = 0, 0, 1/4, 7/16, 17/32 and wl = 0, 0, 3/16, 9/32, 21/64
+        ("late", [0, 0, 7 / 16, 23 / 32, 55 / 64]),
     ],
 )
 def test_sgd_with_delay(alignment, expected):
@@ -104,7 +107,7 @@ def test_predict_learns_nothing():
     for learner, x in (
         (Client(rule, 1, 1), (ONE, ONE)),
         (Client(rule, 1, 0), (ONE, none)),  # as in Central
-        (Independent(rule, 1), (ONE,)),
+        (Client(rule, 0, 1), (none, ONE)),  # as in Independent
     ):
         learner.observe(*x, one)
         expected = 0 if x[-1] is none else 0.5  # the weight and the constant, 0.25 each
@@ -119,7 +122,7 @@ def test_an_older_global_model_does_not_replace_a_newer():
     first, second = server.publish(), server.publish()
     client.refresh(second)
     client.refresh(first)
-    assert client.global_.version == 2
+    assert client.version == 2
 
 
 def test_a_batch_begun_is_finished_with_its_model():
@@ -127,9 +130,9 @@ def test_a_batch_begun_is_finished_with_its_model():
     client, server = Client(rule, 1, 1), Server(rule, 1)
     assert client.observe(ONE, ONE, np.float32([1.0])) is None
     client.refresh(server.publish())
-    assert client.global_.version == 0
+    assert client.version == 0
     assert client.observe(ONE, ONE, np.float32([1.0])).version == 0
-    assert client.global_.version == 1
+    assert client.version == 1
 
 
 def test_a_version_no_longer_kept_is_refused():
@@ -140,3 +143,22 @@ def test_a_version_no_longer_kept_is_refused():
         server.publish()
     with pytest.raises(ValueError, match="predicted with global model 0"):
         server.apply(upload)
+
+
+@pytest.mark.parametrize("alignment", ["aligned", "late"])
+def test_a_client_that_waits_may_miss_versions_and_hear_of_one_twice(alignment):
+    rule = Rule(step=fedres.Sgd(0.125), alignment=alignment, constant=False)
+    twins = [(Client(rule, 1, 1), Server(rule, 1)) for _ in range(2)]
+    for turn in range(6):
+        published = []
+        for client, server in twins:
+            server.apply(client.observe(ONE, ONE, np.float32([1.0])))
+            published.append([server.publish(), server.publish()])
+        for model in published[0]:  # hears of everything, and twice
+            twins[0][0].refresh(model)
+            twins[0][0].refresh(model)
+        if turn % 2:  # fetches only the newest, now and then
+            twins[1][0].refresh(published[1][1])
+    waiting = [client._waiting for client, _ in twins]
+    assert waiting == [{}, {}]
+    assert twins[1][0].local.weights[0] > 0

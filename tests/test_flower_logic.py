@@ -9,16 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from fedres.core import sgd
+from fedres.core.compiled import compiled
 from fedres.core.losses import LOGISTIC, SQUARED
 from fedres.core.messages import GlobalModel, Upload
-from fedres.core.models import LinearModel
+from fedres.core.models import LinearModel, batch_of
+from fedres.core.parties import Client, Server
+from fedres.core.primitives import view_of
+from fedres.core.rule import Rule
+from fedres.core.sgd import ALIGNMENTS, Linear, Many
 from fedres.core.steps import Adaptive
 from fedres.core.views import client_rows
-from fedres.flower import rows, server_kernel
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import ClientState, number_of
 from fedres.flower.memory import STATE
+from fedres.flower.row_by_row import apply_rows
 from fedres.flower.run_folder import CHECKPOINT, LOG, read_log
 from fedres.flower.server_state import ServerState, TaskUnderWay
 from fedres.flower.wire import Reply, Sent, Task
@@ -107,35 +111,42 @@ def consistent(server, clients):
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("loss", [SQUARED, LOGISTIC], ids=lambda loss: loss.name)
 @pytest.mark.parametrize("radius", [None, 1.0])
-def test_rows_are_learned_as_by_the_model_itself(radius, loss, sparse):
-    source = some_rows(n=50)
-    x, _, y = source.parts
+def test_the_compiled_server_equals_the_plain_one(radius, loss, sparse):
+    x, _, y = some_rows(n=50).parts
     x = csr_array(np.where(x > 0, x, 0)) if sparse else x
-    other = np.float32(np.random.default_rng(1).normal(size=50))
-    fast, compiled, slow = (LinearModel(3, Adaptive(0.5), loss, radius=radius) for _ in range(3))
-    own, joint = rows.learn(fast, x, other, y)
-    server_kernel.learn(compiled, x, other, y)
-    for i in range(50):
-        at = slice(i, i + 1)
-        f = slow.f(x[at])
-        assert own[i] == pytest.approx(f[0], abs=1e-5)
-        assert joint[i] == pytest.approx(slow.clip(f + other[at])[0], abs=1e-5)
-        slow.see(y[at])
-        slow.move(x[at], slow.slope(f + other[at], y[at]))
-    for model in (fast, compiled):
-        np.testing.assert_allclose(model.weights, slow.weights, atol=1e-5)
-        np.testing.assert_allclose(model.squares, slow.squares, rtol=1e-4)
-        assert (model.low, model.high) == (slow.low, slow.high)
+    rule = Rule(Adaptive(0.5), loss, radius=radius)
+    fast, plain, one_by_one = (
+        LinearModel(3, rule, rule.step),
+        LinearModel(3, rule, rule.step),
+        Server(rule, 3),
+    )
+    terms, residual = rule.terms(np.ones(1, np.float32)), np.random.default_rng(1).normal(size=50)
+    for model, work in ((fast, compiled(apply_rows, Linear, Many)), (plain, apply_rows)):
+        flight = batch_of(y)
+        flight.sent[:] = residual
+        work(terms, model.on(view_of(x)), flight)
+    for k in range(50):
+        one = slice(k, k + 1)
+        one_by_one.apply(Upload(0, k, 0, x[one], residual[one].astype(np.float32), y[one]))
+    for model in (fast, plain):
+        np.testing.assert_array_equal(model.weights, one_by_one.global_.weights)
+        np.testing.assert_array_equal(model.squares, one_by_one.global_.squares)
+        assert model.reach == one_by_one.global_.reach
 
 
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("alignment", ALIGNMENTS)
 @pytest.mark.parametrize("bits", [2, 32])
-def test_a_run_is_that_of_the_reference_objects(tmp_path, bits):
-    settings = AppSettings(3, 2, rows_per_message=4, passes=0, rounds=5, residual_bits=bits)
+def test_a_run_is_that_of_client_and_server(tmp_path, bits, alignment, loss):
+    settings = AppSettings(
+        3, 2, rows_per_message=4, passes=0, rounds=9, residual_bits=bits, alignment=alignment,
+        loss=loss, eta=0.3,
+    )  # fmt: skip
     server, clients = make(tmp_path, "ab", settings)
     rule = settings.rule
-    reference = sgd.Server(rule, 3)
-    twins = {node: sgd.Client(rule, 3, 2) for node in clients}
-    for _ in range(4):
+    reference = Server(rule, 3)
+    twins = {node: Client(rule, 3, 2, client=node) for node in clients}
+    for _ in range(6):
         tasks = server.tasks(clients)
         published = reference.publish()
         for node, task in tasks:
@@ -148,15 +159,15 @@ def test_a_run_is_that_of_the_reference_objects(tmp_path, bits):
                 losses.append(rule.loss.value(twin.predict(*sample[:2]), sample[2])[0])
                 uploads.append(twin.observe(*sample))
             reply = client.work(task)
-            assert reply.sent[-1].loss == pytest.approx(np.mean(losses), abs=1e-4)
+            assert reply.sent[-1].loss == pytest.approx(np.mean(losses), abs=1e-6)
             server.receive(task.task, *reply.pack())
             for upload in uploads:
                 reference.apply(upload)
-    np.testing.assert_allclose(server.global_.weights, reference.global_.weights, atol=1e-4)
+    assert server.global_.weights.any()
+    np.testing.assert_array_equal(server.global_.weights, reference.global_.weights)
     for node, twin in twins.items():
-        np.testing.assert_allclose(
-            clients[node].memory.local.weights, twin.local.weights, atol=1e-4
-        )
+        assert twin.local.weights.any()
+        np.testing.assert_array_equal(clients[node].memory.local.weights, twin.local.weights)
 
 
 def test_aligned_clients_learn_when_the_server_has(tmp_path):
@@ -171,13 +182,13 @@ def test_aligned_clients_learn_when_the_server_has(tmp_path):
     clients[0] = restarted(clients[0], tmp_path)
     (later,) = server.tasks([0])
     clients[0].work(later[1])
-    local = LinearModel(2, Adaptive(0.1), SQUARED, radius=settings.radius)
+    weights, squares = np.zeros(3), np.zeros(3)
     _, x_local, y = clients[0].source.take(0, 4)
-    local.see(y)
-    slopes = local.slope(np.zeros(4, np.float32), y)
-    for i in range(4):
-        local.move(x_local[i : i + 1], slopes[i : i + 1])
-    np.testing.assert_allclose(clients[0].memory.local.weights, local.weights, atol=1e-6)
+    for x, label in zip(x_local, y, strict=True):
+        gradient = -2 * label * np.append(x, 1.0)  # all were predicted to be 0
+        squares += gradient**2
+        weights -= 0.1 * gradient / np.sqrt(squares)
+    np.testing.assert_allclose(clients[0].memory.local.weights, weights, atol=1e-6)
     for _ in range(3):
         round_(server, clients)
     consistent(server, clients)
@@ -432,7 +443,7 @@ def test_a_bad_upload_is_refused_counted_and_changes_nothing(tmp_path, reason):
     assert (server.version, server.members["a"].applied) == (0, 0)
     np.testing.assert_array_equal(server.global_.weights, weights)
     np.testing.assert_array_equal(server.global_.squares, squares)
-    assert (server.global_.low, server.global_.high) == (0, 0)
+    assert server.global_.reach == (0, 0)
     # It is not asked for again, and the run goes on.
     assert server.tasks([0])[0][1].have == 1
     server.flights.clear()
@@ -640,7 +651,7 @@ def test_a_log_line_cut_short_by_a_crash_is_dropped(tmp_path):
         ({"width-global": 3, "width-local": 2, "speed": 9}, "unknown setting 'speed'"),
         ({"width-global": 3, "width-local": 2, "rows-per-message": 70_000}, "65535"),
         ({"width-global": 3, "width-local": 2, "label-low": 1.0}, "label-low"),
-        ({"width-global": 3, "width-local": 2, "alignment": "late"}, "alignment"),
+        ({"width-global": 3, "width-local": 2, "alignment": "soon"}, "alignment"),
         ({"width-global": 3, "width-local": 2, "rounds": 0, "passes": 0}, "never stop"),
         ({"width-global": 3, "width-local": 2, "eta": 0.0}, "eta must be positive"),
         ({"width-global": 3, "width-local": 2, "rounds": -1}, "negative"),

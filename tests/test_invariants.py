@@ -153,7 +153,7 @@ def test_the_same_seed_gives_the_same_run_on_any_number_of_cores(digits):
             for method in ("independent", "central", "fedres")
         ]
 
-    one, two = fedres.run_all(calls(), cores=1), fedres.run_all(calls(), cores=2)
+    one, two = fedres.run_all(calls(), n_jobs=1), fedres.run_all(calls(), n_jobs=2)
     for a, b in zip(one, two, strict=True):
         np.testing.assert_array_equal(a.predictions, b.predictions)
         np.testing.assert_array_equal(a.w_global, b.w_global)

@@ -19,7 +19,8 @@ from vowpalwabbit import Workspace
 import fedres
 from conftest import random_federation
 from fedres.core.losses import LOGISTIC, SQUARED
-from fedres.core.sgd import Client, Rule, Server
+from fedres.core.parties import Client, Server
+from fedres.core.rule import Rule
 from fedres.learners import (
     LearnerClient,
     LinearLearner,
@@ -126,7 +127,7 @@ def test_play_is_the_simulation(rounds, batch, delay):
     np.testing.assert_allclose(list(played.loss_by_client.values()), run.loss_by_client)
     for client, w_local in zip(federation.clients, run.w_local, strict=True):
         np.testing.assert_array_equal(learners[client].model.weights, w_local)
-        assert played.clients[client].global_.version == played.server.version
+        assert played.clients[client].version == played.server.version
 
 
 @pytest.mark.parametrize("loss", [SQUARED, LOGISTIC])

@@ -19,7 +19,7 @@ SWEPT = [figure for figure in FIGURES if figure not in SYNTHETIC]
 
 @pytest.fixture(scope="module")
 def small():
-    return reproduce(["digits"], SWEPT, seeds=3, cores=2)
+    return reproduce(["digits"], SWEPT, seeds=3, n_jobs=2)
 
 
 @pytest.mark.usefixtures("users_style")

@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, hstack
 
 import fedres
 from fedres.core.losses import find_loss
-from fedres.core.sgd import Client, Rule, Server
-from fedres.tables.online_models import OnlineModels, Settings
+from fedres.core.rule import Rule
+from fedres.core.sgd import Linear, apply, new_flight, new_models, predict
+from fedres.core.sgd import learn as learn_local
+from fedres.core.views import matrix_view
+from fedres.tables.online_models import ModelShape, OnlineModels
 from fedres.tables.weight_slots import Slots
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
@@ -25,30 +28,49 @@ def rows_of(n=200, width_global=4, width_local=3, clients=5, seed=0, sparse=Fals
 
 
 def learn(x_global, x_local, client, y, width_local=3, **options):
-    models = OnlineModels(Settings(x_global.shape[1], width_local, **options))
+    models = OnlineModels(ModelShape(x_global.shape[1], width_local, **options))
     return models, models.learn(models.rows(x_global, x_local, client), y[None])[0]
+
+
+def by_the_core(x_global, x_local, client, y, loss="squared", eta=0.3, shrinkage=0.0):
+    """Each row a message without delay; every client has a model of its own."""
+    rule = Rule(fedres.Adaptive(eta, clip=False), find_loss(loss))
+    clients = client.max() + 1
+    terms, row_start = rule.terms(np.ones(clients, np.float32)), np.zeros(clients + 1, np.int64)
+    xg, xl = matrix_view(x_global, row_start), matrix_view(x_local, row_start)
+    # Streams have the constant of local models among the entries, which is a sum in another order.
+    models = new_models(xg.width[:1], True, rule.reach), new_models(xl.width, False, rule.reach)
+    models[1].squares[:] += np.float32(shrinkage)
+    global_, local = (
+        Linear(x, m, np.float32(eta), np.zeros(0, np.float32))
+        for x, m in zip((xg, xl), models, strict=True)
+    )
+    flight, predictions = new_flight(1, 1, 1), []
+    for k, i in enumerate(client):
+        flight.row[0], flight.label[0] = k, y[k]
+        predict(terms, global_, 0, local, i, flight, 0, 1)
+        predictions.append(flight.seen[0] + flight.own[0])
+        learn_local(local, terms, i, flight, 0, 1)
+        apply(terms, global_, 0, 0, i, flight, 0, 1)
+    return predictions, models[0].weights, models[1].weights.reshape(clients, -1)[:, :-1]
+
+
+def with_ones(x):
+    return csr_array(hstack([csr_array(x), np.ones((x.shape[0], 1), np.float32)]))
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("shrinkage", [0.0, 10.0])
-def test_is_clients_and_a_server_one_row_at_a_time(loss, sparse, shrinkage):
+def test_is_fedres_without_delay_one_row_at_a_time(loss, sparse, shrinkage):
     x_global, x_local, client, y = rows_of(sparse=sparse, loss=loss)
-    models, predictions = learn(
-        x_global, x_local, client, y, loss=loss, eta=0.3, shrinkage=shrinkage
-    )
-    rule = Rule(step=fedres.Adaptive(0.3, clip=False), loss=find_loss(loss))
-    clients, server = [Client(rule, 4, 3, i) for i in range(5)], Server(rule, 4)
-    for one in clients:
-        one.local.squares += np.float32(shrinkage)
-    for k, i in enumerate(client):
-        row = x_global[[k]], x_local[[k]]
-        clients[i].refresh(server.publish())
-        np.testing.assert_allclose(clients[i].predict(*row), predictions[k], **CLOSE)
-        server.apply(clients[i].observe(*row, y[[k]]))
-    np.testing.assert_allclose(models.w_global[0], server.global_.weights, **CLOSE)
+    options = {"loss": loss, "eta": 0.3, "shrinkage": shrinkage}
+    models, predictions = learn(x_global, x_local, client, y, **options)
+    expected, w_global, w_local = by_the_core(x_global, with_ones(x_local), client, y, **options)
+    np.testing.assert_array_equal(predictions, expected)
+    np.testing.assert_array_equal(models.w_global[0], w_global)
     for i in range(5):
-        np.testing.assert_allclose(models.client(i)[1][0], clients[i].local.weights, **CLOSE)
+        np.testing.assert_array_equal(models.client(i)[1][0], w_local[i])
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
@@ -95,14 +117,11 @@ def test_the_first_row_by_hand():
 @pytest.mark.parametrize("off", ["global", "local"])
 def test_a_side_switched_off_has_no_model_and_no_constant(off):
     x_global, x_local, client, y = rows_of(clients=1)
-    on = x_local if off == "global" else x_global
-    widths = (None, 3) if off == "global" else (4, None)
-    models = OnlineModels(Settings(*widths, eta=0.3))
+    models = OnlineModels(ModelShape(*((None, 3) if off == "global" else (4, None)), eta=0.3))
     predictions = models.learn(models.rows(x_global, x_local, client), y[None])[0]
-    model = Rule(step=fedres.Adaptive(0.3, clip=False)).global_model(on.shape[1])
-    for k in range(len(y)):
-        np.testing.assert_allclose(model.f(on[[k]]), predictions[k], **CLOSE)
-        model.move(on[[k]], model.slope(model.f(on[[k]]), y[[k]]))
+    nothing = np.empty((200, 0), np.float32)
+    on = (nothing, with_ones(x_local)) if off == "global" else (x_global, nothing)
+    np.testing.assert_array_equal(predictions, by_the_core(*on, client, y)[0])
     assert (models.w_global == 0).all() == (off == "global")
     assert models.client(0)[1].size == (4 if off == "global" else 0)
 
@@ -125,7 +144,7 @@ def test_rows_in_pieces_are_the_same_rows(pieces, sparse, seed):
     n = sum(pieces)
     x_global, x_local, client, y = rows_of(n, seed=seed, sparse=sparse)
     whole, predictions = learn(x_global, x_local, client, y)
-    models = OnlineModels(Settings(4, 3))
+    models = OnlineModels(ModelShape(4, 3))
     ends = np.cumsum(pieces)
     for part in (slice(end - size, end) for size, end in zip(pieces, ends, strict=True)):
         rows = models.rows(x_global[part], x_local[part], client[part])
@@ -139,7 +158,7 @@ def test_rows_in_pieces_are_the_same_rows(pieces, sparse, seed):
 def test_order_chooses_rows_and_predict_learns_nothing():
     x_global, x_local, client, y = rows_of(100)
     order = np.random.default_rng(0).permutation(100).astype(np.int32)[:60]
-    models = OnlineModels(Settings(4, 3))
+    models = OnlineModels(ModelShape(4, 3))
     rows = models.rows(x_global, x_local, client)
     shuffled, expected = learn(x_global[order], x_local[order], client[order], y[order])
     np.testing.assert_array_equal(models.learn(rows, y[None], order)[0], expected)
@@ -165,9 +184,9 @@ def test_unknown_clients_and_columns_weigh_nothing():
 
 def test_outputs_are_problems_of_their_own():
     x_global, x_local, client, y = rows_of()
-    both = OnlineModels(Settings(4, 3), outputs=1)
+    both = OnlineModels(ModelShape(4, 3), outputs=1)
     both.add_output()
-    predictions = both.learn(both.rows(x_global, x_local, client), np.stack([y, -y]), cores=2)
+    predictions = both.learn(both.rows(x_global, x_local, client), np.stack([y, -y]), n_jobs=2)
     for k, sign in enumerate((1, -1)):
         alone, expected = learn(x_global, x_local, client, sign * y)
         np.testing.assert_array_equal(predictions[k], expected)

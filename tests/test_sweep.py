@@ -26,8 +26,8 @@ def outcome(table):
 
 
 def test_one_row_a_run_and_the_same_on_any_number_of_cores():
-    one = fedres.sweep("digits", cores=1, **WHAT)
-    two = fedres.sweep("digits", cores=2, **WHAT)
+    one = fedres.sweep("digits", n_jobs=1, **WHAT)
+    two = fedres.sweep("digits", n_jobs=2, **WHAT)
     assert len(one) == 3 * 2 * 2 * 3
     assert (one.problem == "").all()
     pd.testing.assert_frame_equal(outcome(one), outcome(two))
@@ -49,7 +49,7 @@ table.to_json({str(tmp_path / "ray.json")!r})
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
     ray = pd.read_json(tmp_path / "ray.json")
-    here = fedres.sweep("digits", cores=1, **WHAT)
+    here = fedres.sweep("digits", n_jobs=1, **WHAT)
     columns = ["method", "clients", "delay", "seed", "accuracy", "loss", "bytes_up"]
     pd.testing.assert_frame_equal(
         ray[columns], here[columns].astype(ray[columns].dtypes.to_dict()), rtol=1e-6
@@ -103,7 +103,7 @@ def test_independent_is_run_once_whatever_the_delay():
     assert table.accuracy.nunique() == 1
 
 
-LONG = {"clients": [35], "delays": [0, 20, 80], "seeds": 40, "rounds": 3000, "cores": 2}
+LONG = {"clients": [35], "delays": [0, 20, 80], "seeds": 40, "rounds": 3000, "n_jobs": 2}
 
 
 def stored(path):
@@ -137,7 +137,7 @@ def test_two_sweeps_may_share_a_store(tmp_path):
     store = tmp_path / "runs.sqlite"
     code = (
         "import fedres, sys; fedres.sweep('digits', clients=[5], seeds=12, rounds=50, "
-        f"delays=[0, 4], store={str(store)!r}, cores=1)"
+        f"delays=[0, 4], store={str(store)!r}, n_jobs=1)"
     )
     both = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
     assert [process.wait() for process in both] == [0, 0]
@@ -175,6 +175,16 @@ def test_every_setting_has_its_own_key(tmp_path):
     keys = {replace(base, **{name: value}).key() for name, value in others.items()}
     assert len(keys | {base.key()}) == len(others) + 1
     assert replace(base).key() == base.key()
+
+
+def test_methods_are_asked_only_for_what_they_know():
+    table = fedres.sweep(
+        "digits", ["fedres", "fedres-erm"], [3], seeds=1, rounds=8, residual_bits=[2, 32]
+    )
+    assert table.accuracy.notna().all()
+    assert table[table.method == "fedres-erm"].bytes_up.nunique() == 1
+    with pytest.raises(ValueError, match=r"fedres does not know ridge=0.5"):
+        run_cases([Case("digits", 3, 0, "fedres", rounds=8, ridge=0.5)], RunStore(None), cores=1)
 
 
 def test_mistakes():

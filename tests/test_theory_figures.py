@@ -10,7 +10,7 @@ from fedres.simulation.run_store import RunStore
 
 @pytest.mark.usefixtures("users_style")
 def test_appendix_c():
-    table = appendix_c(rollouts=6, cores=2)
+    table = appendix_c(rollouts=6, n_jobs=2)
     assert len(table) == 6 * len(METHODS) * len(marks())
     end = table[table["round"] == 20_000].groupby("method")[["loss", "first", "second"]].median()
     assert end.loss["fedres-erm"] < 1e-3 < end.loss["fedres"] < 2e-2 < end.loss["fictitious-play"]
@@ -30,7 +30,7 @@ def test_regret_falls_with_rounds_and_delay_matters_less_and_less():
     ]
     points += [Point("batch", rounds, batch=10) for rounds in (250, 1000, 4000)]
     points += [Point("clients", 500, clients=clients) for clients in (1, 4, 16)]
-    table = regret(3, points, cores=2)
+    table = regret(3, points, n_jobs=2)
     plain = table[(table.axis == "delay") & (table.delay == 0)]
     assert -0.75 < slope(plain, "rounds").mean < -0.35
     mean = table[table.axis == "delay"].groupby(["delay", "rounds"]).regret.mean()
@@ -48,9 +48,9 @@ def test_without_data_sets_and_from_the_store(tmp_path, monkeypatch):
 
     calls = []
 
-    def short(rollouts, cores, progress):
+    def short(rollouts, n_jobs, progress):
         calls.append(rollouts)
-        return appendix_c(1, cores=1)
+        return appendix_c(1, n_jobs=1)
 
     monkeypatch.setattr(module, "appendix_c", short)
     store = RunStore(tmp_path / "runs.sqlite")

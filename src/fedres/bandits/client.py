@@ -253,11 +253,7 @@ class BanditServer(Server):
         """Work on uploads, one or many; on none of them if one is of another width."""
         several = [uploads] if isinstance(uploads, Upload) else list(uploads)
         for upload in several:
-            if (width := upload.x_global.shape[1]) != self.global_.width:
-                raise ValueError(
-                    f"client {upload.client} sent {width} global features, this server was "
-                    f"made for {self.global_.width}: use the same on both sides"
-                )
+            self.check_width(upload)
         for upload in several:
             super().apply(upload)
 

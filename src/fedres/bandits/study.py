@@ -172,7 +172,7 @@ def study(
     seeds: int = 10,
     differ: bool = True,
     explore_every: int | str | None = None,
-    cores: int | None = None,
+    n_jobs: int | None = None,
     progress: bool = False,
 ) -> Study:
     """Run policies with all three methods on the same decisions, one environment a seed.
@@ -195,7 +195,7 @@ def study(
     explore_every
         Lets epsilon-greedy explore in every so many rounds instead of with probability 0.05;
         ``theory`` for the number of Theorem 3, all its constants taken as 1.
-    cores
+    n_jobs
         Cores to use; None for all.
     progress
         Whether to show a progress bar.
@@ -218,7 +218,7 @@ def study(
     cells = list(product(chosen, SGD_METHODS))
     play = partial(_simulate, reward_delay=reward_delay, rounds=rounds)
     bars = (f"{what} on {data}" if progress else None for what in ("tuning", "deciding"))
-    steps = _tune(make, chosen, cells, clients, partial(play, delay=delay), cores, next(bars))
+    steps = _tune(make, chosen, cells, clients, partial(play, delay=delay), n_jobs, next(bars))
 
     points_clients = tuple(sorted({*CLIENTS, clients}))
     points_delay = tuple(sorted({delay} | {point for point in DELAYS if point < rounds}))
@@ -241,7 +241,7 @@ def study(
     few = min(seeds, FEW)
     jobs = [(clients, seed) for seed in range(seeds)]
     jobs += [(p, seed) for p in points_clients if p != clients for seed in range(few)]
-    done = run_all([partial(one, *job) for job in jobs], cores, next(bars))
+    done = run_all([partial(one, *job) for job in jobs], n_jobs, next(bars))
     found = dict(zip(jobs, done, strict=True))
 
     def outcome(cell: tuple[str, Method]) -> Outcome:
@@ -293,7 +293,7 @@ def _tune(
     cells: list[tuple[str, Method]],
     clients: int,
     play: Callable[..., BanditRun],
-    cores: int | None,
+    n_jobs: int | None,
     progress: str | None,
 ) -> dict[tuple[str, Method], Steps]:
     """The step sizes that earn most, for every policy and method."""
@@ -314,7 +314,7 @@ def _tune(
         return float(np.mean([run.reward for run in runs]))
 
     earned = dict(
-        zip(jobs, run_all([partial(earn, *job) for job in jobs], cores, progress), strict=True)
+        zip(jobs, run_all([partial(earn, *job) for job in jobs], n_jobs, progress), strict=True)
     )
 
     def best(cell: tuple[str, Method]) -> Steps:

@@ -76,7 +76,7 @@ def bandit(
         seeds=seeds,
         differ=permute,
         explore_every=explore_every,
-        cores=jobs,
+        n_jobs=jobs,
         progress=True,
     )
     from fedres.report.bandit_page import print_study, write_study

@@ -39,7 +39,7 @@ def reproduce(
         None if figure is None else figure.split(","),
         seeds=seeds,
         store=RunStore(out / "runs.sqlite"),
-        cores=jobs,
+        n_jobs=jobs,
         backend=backend,  # type: ignore[arg-type]
         progress=True,
     )

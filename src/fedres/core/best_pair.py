@@ -157,7 +157,7 @@ class _Problem:
         return prediction
 
     def loss_at(self, point: list[F64]) -> float:
-        losses = self.loss.value(self.predict(point), self.y)  # type: ignore[arg-type]
+        losses = self.loss.value(self.predict(point), self.y)
         return float(self.weight @ losses)
 
     def value(self, point: list[F64]) -> float:
@@ -187,7 +187,7 @@ class _Problem:
 
     def _newton(self, point: list[F64]) -> tuple[list[F64], float]:
         """The step -H^-1 g, and g . H^-1 g: twice what it should gain."""
-        raw = self.loss.slope(self.predict(point), self.y)  # type: ignore[arg-type]
+        raw = self.loss.slope(self.predict(point), self.y)
         slope = self.weight * raw
         root = np.sqrt(self.weight * self.curvature(np.asarray(raw, np.float64)))
         # Each block's Hessian is A'A + ridge, the wall of its ball one row more of A.

@@ -14,6 +14,8 @@ and at its end the server serves what was sent alpha_i rounds ago: G_{n+1}. Wher
 from functools import singledispatch
 from typing import Any
 
+import numpy as np
+
 from fedres.core.schedule import Times, back, held
 from fedres.core.sgd import Flight, Terms, U, count, deliver, keep, learn, predict, serve
 from fedres.core.source import apart
@@ -44,7 +46,7 @@ def learn_now(
     """Clients learn the samples that they have just predicted."""
     base = n % flight.depth * len(terms.weight)
     for e in range(first, last):
-        i = times.active.who[U(e)]
+        i: Any = np.int64(times.active.who[U(e)])
         c = (base + i) * flight.samples.batch
         learn(local, terms, i, flight, c, c + count(flight.samples, base + i))
 
@@ -56,7 +58,8 @@ def learn_late(
     """Clients learn the samples whose labels become known at the end of round n."""
     known = times.labelled
     for e in range(known.first[n], known.last[n]):
-        i, lag = known.who[e], known.lag[e]
+        i: Any = np.int64(known.who[e])
+        lag = known.lag[e]
         if lag <= n:
             slot = back(n % flight.depth, lag, flight.depth) * len(terms.weight) + i
             first = slot * flight.samples.batch

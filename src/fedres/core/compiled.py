@@ -342,7 +342,7 @@ def _add_to_sums(sums, constant, view, i, row, slope):  # type: ignore[no-untype
 @_instead_of(primitives.project)
 def _project(models, m, radius):  # type: ignore[no-untyped-def]
     w, start, size = models.weights, models.start[U(m)], models.size[U(m)]
-    square = _dot(w, start, w, start, size, np.float32(0))
+    square: Any = _dot(w, start, w, start, size, np.float32(0))
     if square > radius * radius:
         shrink = radius / np.sqrt(square)
         for j in range(U(start), U(start + size)):
@@ -355,3 +355,18 @@ def _copy_model(models, of, to):  # type: ignore[no-untyped-def]
     for j in range(U(models.size[U(of)])):
         w[second + j] = w[first + j]
     models.low[U(to)], models.high[U(to)] = models.low[U(of)], models.high[U(of)]
+
+
+@_instead_of(primitives.add_scaled)
+def _add_scaled(to, scale, x):  # type: ignore[no-untyped-def]
+    for j in range(U(to.shape[0])):
+        to[j] += scale * x[j]
+
+
+@_instead_of(primitives.add_square)
+def _add_square(to, scale, x, first):  # type: ignore[no-untyped-def]
+    size = U(x.shape[0])
+    for a in range(U(first), size):
+        scaled = scale * x[a]
+        for b in range(a, size):
+            to[a, b] += scaled * x[b]

@@ -32,7 +32,7 @@ def exp(x: Any) -> Any:
 
     Examples
     --------
-    >>> round(float(exp(np.float64(1.0))), 12)
+    >>> round(float(exp(1.0)), 12)
     2.718281828459
     """
     x = np.minimum(np.maximum(np.float64(1.0) * x, -700.0), 700.0)
@@ -49,7 +49,7 @@ def log1p(x: Any) -> Any:
 
     Examples
     --------
-    >>> round(float(log1p(np.float64(1.0))), 12)
+    >>> round(float(log1p(1.0)), 12)
     0.69314718056
     """
     part = np.float64(1.0) * x / (2.0 + x)

@@ -1,207 +1,250 @@
-"""FedRes.ERM (Agarwal, Langford and Wei, 2020, section 3.1, Algorithms 1 and 2).
+"""FedRes.ERM and fictitious play (Agarwal, Langford and Wei, 2020, section 3.1).
+
+FedRes.ERM (Algorithms 1 and 2): both argmins are over all samples so far, under the *newest* model
+of the other side.
 
     client   w_{i,t}   = argmin_{||w|| <= D}  sum_{s < t} l_{i,s}(w^g_{t-beta}, w)
              sends z_{i,t} = (x^g, x^l, y) and w_{i,t}
     server   w^g_{t+1} = argmin_{||w|| <= D}  sum_i sum_{s <= t-alpha} l_{i,s}(w, w_{i,t-alpha})
 
-Both argmins are over all samples so far, under the *newest* model of the other side. For the
-squared loss sums of products suffice (`Squares`): no sample is looked at twice. Where samples do
-not determine w, the argmin is the one of minimum norm; without samples, a model stays as it was.
+Fictitious play (the rules after Theorem 1): each sample keeps the other side's prediction of *its
+own* round. So residuals are all that has to be sent, but both sides remember each other's old
+mistakes, and lock each other: appendix C.
+
+    client   w_{i,t}   = argmin_{||w|| <= D}  sum_{s < t} l_{i,s}(w^g_{s-beta}, w)
+             sends Z_{i,t} = (x^g, f(x^l; w_{i,t}), y)
+    server   w^g_{t+1} = argmin_{||w|| <= D}  sum_i sum_{s <= t-alpha} l_{i,s}(w, w_{i,s})
+
+Where samples do not determine w, the argmin is the one of minimum norm; without samples, a model
+stays as it was. These are sides for the clock of rounds, as those of `fedres.core.sgd` are, and
+run compiled or as they stand; all in double precision, since sums of products lose half the digits.
 """
 
-from typing import Protocol
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
 
 from fedres.core.losses import Loss
-from fedres.core.messages import GlobalModel, ModelUpload
-from fedres.core.models import linear
-from fedres.core.rule import Rule
-from fedres.core.solvers import least_squares_in_ball, minimise_in_ball
-from fedres.core.types import F32, F64, Matrix
+from fedres.core.messages import check_bits
+from fedres.core.primitives import add_scaled, add_square
+from fedres.core.schedule import Times, back, held
+from fedres.core.sgd import Flight, Terms, bounds, count, deliver, evaluate, keep, learn, serve
+from fedres.core.solvers import inner, least_squares_in_ball, minimise_in_ball
+from fedres.core.source import apart
+from fedres.core.types import F64, I64
 
 
-class Problem(Protocol):
-    """argmin_w of losses in which the other side's models are given."""
+@dataclass(frozen=True)
+class ErmRule:
+    """What clients and server of FedRes.ERM agree on.
 
-    def add(self, own: Matrix, other: F64, y: F32, weight: float, key: int) -> None:
-        """Take in samples of client `key`: this side's features, and the other's with constant."""
-
-    def solve(self, others: dict[int, F64], start: F64) -> F64:
-        """The argmin, the other side's model being `others[key]` for samples of client `key`."""
-
-
-class Squares:
-    """Squared loss, from sums: A = sum x x', c = sum x y, C_i = sum x z', z the other side's."""
-
-    def __init__(self, rule: Rule, width: int, constant: bool) -> None:
-        self.rule, self.constant = rule, constant
-        size = width + constant
-        self.A, self.c = rule.ridge * np.eye(size), np.zeros(size)
-        self.C: dict[int, F64] = {}
-
-    def add(self, own: Matrix, other: F64, y: F32, weight: float, key: int) -> None:
-        """Add products."""
-        x = with_constant(own, self.constant)
-        self.A += weight * x.T @ x
-        self.c += weight * x.T @ y
-        self.C[key] = self.C.get(key, 0.0) + weight * x.T @ other
-
-    def solve(self, others: dict[int, F64], start: F64) -> F64:  # noqa: ARG002
-        """Solve A w = c - sum_i C_i w_i within the ball."""
-        r = self.c - sum(C @ others[key] for key, C in self.C.items())
-        return least_squares_in_ball(self.A, r, self.rule.radius)
-
-
-class Samples:
-    """Any other loss, from the samples themselves."""
-
-    def __init__(self, rule: Rule, width: int, constant: bool) -> None:  # noqa: ARG002
-        self.rule, self.constant = rule, constant
-        self.rows: list[tuple[Matrix, F64, F32, float, int]] = []
-
-    def add(self, own: Matrix, other: F64, y: F32, weight: float, key: int) -> None:
-        """Keep samples."""
-        self.rows.append((own, other, y, weight, key))
-
-    def solve(self, others: dict[int, F64], start: F64) -> F64:
-        """Minimise from the last solution."""
-        x = [own for own, *_ in self.rows]
-        return minimise_in_ball(
-            self.rule.loss,
-            np.vstack(x) if isinstance(x[0], np.ndarray) else scipy.sparse.vstack(x, format="csr"),
-            np.concatenate([y for _, _, y, _, _ in self.rows]),
-            np.concatenate([other @ others[key] for _, other, _, _, key in self.rows]),
-            np.concatenate([np.full(len(y), weight) for _, _, y, weight, _ in self.rows]),
-            constant=self.constant,
-            radius=self.rule.radius,
-            ridge=self.rule.ridge,
-            start=start,
-        )
-
-
-def problem(rule: Rule, width: int, constant: bool) -> Problem:
-    """The form that the loss allows."""
-    return (Squares if is_squared(rule.loss) else Samples)(rule, width, constant)
-
-
-def is_squared(loss: Loss) -> bool:
-    """Whether sums of products suffice."""
-    return loss.name == "squared"
-
-
-def with_constant(x: Matrix, constant: bool) -> F64:
-    """(x, 1) of every row, dense and in double precision."""
-    rows = np.asarray(x if isinstance(x, np.ndarray) else x.toarray(), np.float64)
-    return np.hstack([rows, np.ones((len(rows), 1))]) if constant else rows
-
-
-class Client:
-    """FedRes.ERM.Client.
-
-    Parameters are those of `fedres.core.sgd.Client`.
-
-    Examples
-    --------
-    >>> rule = Rule(constant=False)
-    >>> client, server = Client(rule, 1, 1), Server(rule, 1)
-    >>> for x_global, x_local in ([[[1.0]], [[0.0]]], [[[0.0]], [[1.0]]]):
-    ...     sample = np.float32(x_global), np.float32(x_local), np.float32([2.0])
-    ...     server.apply(client.observe(*sample))
-    ...     client.refresh(server.publish())
-    >>> client.predict(np.float32([[1.0]]), np.float32([[1.0]]))
-    array([4.], dtype=float32)
+    Attributes
+    ----------
+    ridge
+        The weight of ||w||^2 in every argmin.
+    solve_every
+        Rounds from one argmin to the next.
     """
 
-    def __init__(
-        self,
-        rule: Rule,
-        width_global: int,
-        width_local: int,
-        client: int = 0,
-        weight: float = 1.0,
-        initial_global: F32 | None = None,
-        initial_local: F32 | None = None,
-    ) -> None:
-        self.rule, self.client, self.weight = rule, client, weight
-        self.round = 0
-        local, empty = (
-            rule.local_model(width_local, initial_local),
-            rule.global_model(width_global, initial_global),
-        )
-        self.constants = empty.constant, local.constant
-        self.global_ = GlobalModel(0, empty.weights, -np.inf, np.inf)
-        self.weights = local.weights.astype(np.float64)
-        self._problem = problem(rule, width_local, local.constant)
-        self._solved: tuple[int, int] | None = None
+    ridge: float = 0.0
+    solve_every: int = 1
 
-    def refresh(self, model: GlobalModel) -> None:
-        """Take in a published global model, in any order."""
-        if model.version > self.global_.version:
-            self.global_ = model
-
-    def predict(self, x_global: Matrix, x_local: Matrix) -> F32:
-        """f(x^g; w^g) + f(x^l; w_i) with the argmin for the newest global model."""
-        self.settle()
-        seen = linear(x_global, self.global_.weights, self.constants[0], np.float64)
-        joint: F64 = seen + linear(x_local, self.weights, self.constants[1], np.float64)
-        return joint.astype(np.float32)
-
-    def observe(self, x_global: Matrix, x_local: Matrix, y: F32) -> ModelUpload:
-        """Take in the samples of a round; what to send."""
-        self.settle()
-        upload = ModelUpload(self.client, self.round, x_global, x_local, y, self.weights)
-        seen = with_constant(x_global, self.constants[0])
-        self._problem.add(x_local, seen, y, self.weight, 0)
-        self.round += 1
-        return upload
-
-    def settle(self) -> None:
-        """The argmin, once for each round and global model."""
-        state = (self.round, self.global_.version)
-        if self.round and self.round % self.rule.solve_every == 0 and state != self._solved:
-            if self.weights.size:
-                self.weights = self._problem.solve(self._others(), self.weights)
-            self._solved = state
-
-    def _others(self) -> dict[int, F64]:
-        return {0: np.asarray(self.global_.weights, np.float64)}
+    def __post_init__(self) -> None:
+        if not 0 <= self.ridge < np.inf:
+            raise ValueError(f"ridge must be a number from 0 up, not {self.ridge}")
+        if self.solve_every < 1:
+            raise ValueError(f"solve_every must be at least 1, not {self.solve_every}")
 
 
-class Server:
-    """FedRes.ERM.Server.
+@dataclass(frozen=True)
+class PlayRule(ErmRule):
+    """What clients and server of fictitious play agree on.
 
-    Parameters are those of `fedres.core.sgd.Server`.
+    Attributes
+    ----------
+    ridge, solve_every
+        As in `ErmRule`.
+    residual_bits
+        Bits that a residual is sent with.
     """
 
-    def __init__(
-        self,
-        rule: Rule,
-        width: int,
-        weights: dict[int, float] | None = None,
-        initial: F32 | None = None,
-    ) -> None:
-        self.rule = rule
-        model = rule.global_model(width, initial)
-        self.weights = model.weights.astype(np.float64)
-        self.version = 0
-        self._weights = weights or {}
-        self._problem = problem(rule, width, model.constant)
-        self._locals: dict[int, tuple[int, F64]] = {}
+    residual_bits: int = 32
 
-    def apply(self, upload: ModelUpload) -> None:
-        """Take in samples, and the local model if it is the client's newest."""
-        other = with_constant(upload.x_local, len(upload.weights) > upload.x_local.shape[1])
-        weight = self._weights.get(upload.client, 1.0)
-        self._problem.add(upload.x_global, other, upload.y, weight, upload.client)
-        if upload.round >= self._locals.get(upload.client, (-1,))[0]:
-            self._locals[upload.client] = (upload.round, upload.weights)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_bits(self.residual_bits)
 
-    def publish(self) -> GlobalModel:
-        """Close the round: the argmin for the newest local models."""
-        self.version += 1
-        if self._locals and self.version % self.rule.solve_every == 0:
-            others = {client: weights for client, (_, weights) in self._locals.items()}
-            self.weights = self._problem.solve(others, self.weights)
-        return GlobalModel(self.version, self.weights.astype(np.float32), -np.inf, np.inf)
+
+class Sums(NamedTuple):
+    """What the squared loss needs of samples: A = sum x x', c = sum x y, C_i = sum z x'."""
+
+    A: F64  # (problems, weights, weights), upper triangles, the ridge on the diagonal
+    c: F64  # (problems, weights)
+    C: F64  # (clients, weights of the other side, weights)
+
+
+class EverySample(NamedTuple):
+    """What any other loss needs: the samples themselves. Minimised by scipy, never compiled."""
+
+    loss: Loss
+    ridge: float
+    seen: list[list[tuple[int, int, float, float, float]]]  # a problem: see `take_in`
+
+
+class Minimiser(NamedTuple):
+    """One side: the features of both, its models, and what it has seen.
+
+    Features are dense, as wide as those of the widest client, their constant last: a weight that
+    a client has no feature for is 0 in a solution of minimum norm. The local side has a problem
+    and a model a client; the global side has one problem, and a model a version, in a ring.
+    """
+
+    x: F64
+    z: F64  # the other side's
+    weights: F64
+    problem: Sums | EverySample
+    remembers: bool  # fictitious play: samples keep the other side's prediction
+    solve_every: int
+    radius: float
+    turn: I64  # a client: rounds it has learned
+    sent: F64  # local models under way, a message each
+    newest: I64  # a client: the round of its newest message that has arrived, or -1
+    received: F64  # a client: the local model in that message
+
+
+@evaluate.register
+def _(side: Minimiser, m: int, i: int, flight: Flight, first: int, last: int, out: F64) -> None:
+    for c in range(first, last):
+        out[c] = inner(side.x[flight.row[c]], side.weights[m])
+
+
+@bounds.register
+def _(side: Minimiser, m: int) -> tuple[float, float]:
+    return -np.inf, np.inf
+
+
+@deliver.register
+def _(
+    local: Minimiser, terms: Terms, times: Times, global_: Minimiser, flight: Flight, n: int
+) -> None:
+    """Each client that is about to predict minimises; all do once more when the run is over."""
+    if n < times.rounds:
+        for e in range(times.active.first[n], times.active.last[n]):
+            i = times.active.who[e]
+            settle(local, i, global_, held(times, n, i))
+    else:
+        for i in range(len(terms.weight)):
+            settle(local, i, global_, n % times.history)
+
+
+def settle(local: Minimiser, i: int, global_: Minimiser, version: int) -> None:
+    """w_i = argmin over the client's samples so far, given a version of the global model."""
+    if local.turn[i] > 0 and local.turn[i] % local.solve_every == 0:
+        argmin(local.problem, local, i, global_.weights[version : version + 1], i)
+
+
+@learn.register
+def _(local: Minimiser, terms: Terms, i: int, flight: Flight, first: int, last: int) -> None:
+    for c in range(first, last):
+        row, y, theirs = flight.row[c], flight.label[c], flight.seen[c]
+        take_in(local.problem, local, i, i, row, y, theirs, terms.weight[i])
+    local.turn[i] += 1
+    local.sent[first // flight.samples.batch] = local.weights[i]
+
+
+@serve.register
+def _(global_: Minimiser, terms: Terms, times: Times, flight: Flight, n: int) -> None:
+    due, clients = times.due_server, len(terms.weight)
+    old, new = n % times.history, (n + 1) % times.history
+    global_.weights[new] = global_.weights[old]
+    for e in range(due.first[n], due.last[n]):
+        i, lag = due.who[e], due.lag[e]
+        if lag <= n:
+            slot = back(n % flight.depth, lag, flight.depth) * clients + i
+            first = slot * flight.samples.batch
+            for c in range(first, first + count(flight.samples, slot)):
+                row, y, theirs = flight.row[c], flight.label[c], flight.sent[c]
+                take_in(global_.problem, global_, 0, i, row, y, theirs, terms.weight[i])
+            if n - lag >= global_.newest[i]:
+                global_.newest[i] = n - lag
+                global_.received[i] = global_.sent[slot]
+    if (n + 1) % global_.solve_every == 0 and global_.newest.max() >= 0:
+        argmin(global_.problem, global_, 0, global_.received, new)
+
+
+@keep.register
+def _(global_: Minimiser, version: int, path: Any, n: int) -> None:
+    path[n] = global_.weights[version]
+
+
+@apart
+@singledispatch
+def take_in(
+    problem: Any, side: Minimiser, m: int, i: int, row: int, y: float, theirs: float, weight: float
+) -> None:
+    """A sample of client i enters problem m, with the other side's prediction of it."""
+    raise TypeError(f"{type(problem).__name__} is no problem of a Minimiser")
+
+
+@take_in.register
+def _(
+    sums: Sums, side: Minimiser, m: int, i: int, row: int, y: float, theirs: float, weight: float
+) -> None:
+    x = side.x[row]
+    scaled = weight * x
+    add_scaled(sums.c[m], y - theirs if side.remembers else y, scaled)
+    add_square(sums.A[m], weight, x, 0)
+    if not side.remembers:
+        for j in range(side.z.shape[1]):
+            add_scaled(sums.C[i, j], side.z[row, j], scaled)
+
+
+@take_in.register
+def _(
+    samples: EverySample,
+    side: Minimiser,
+    m: int,
+    i: int,
+    row: int,
+    y: float,
+    theirs: float,
+    weight: float,
+) -> None:
+    samples.seen[m].append((row, i, y, theirs, weight))
+
+
+@apart
+@singledispatch
+def argmin(problem: Any, side: Minimiser, m: int, others: F64, to: int) -> None:
+    """The weights of model `to` become those that solve problem m.
+
+    `others` are the models of the other side: that of the client whose problem it is, or of all.
+    """
+    raise TypeError(f"{type(problem).__name__} is no problem of a Minimiser")
+
+
+@argmin.register
+def _(sums: Sums, side: Minimiser, m: int, others: F64, to: int) -> None:
+    if side.weights.shape[1] == 0:
+        return
+    r = sums.c[m].copy()
+    if not side.remembers:
+        for k in range(others.shape[0]):
+            for j in range(others.shape[1]):
+                add_scaled(r, -others[k, j], sums.C[m + k, j])
+    side.weights[to] = least_squares_in_ball(sums.A[m], r, side.radius)
+
+
+@argmin.register
+def _(samples: EverySample, side: Minimiser, m: int, others: F64, to: int) -> None:
+    if side.weights.shape[1] == 0:
+        return
+    row, client, y, theirs, weight = map(np.array, zip(*samples.seen[m], strict=True))
+    if not side.remembers:
+        theirs = (side.z[row] * others[client - m]).sum(axis=1)
+    start = side.weights[to].copy()
+    side.weights[to] = minimise_in_ball(
+        samples.loss, side.x[row], y, theirs, weight, side.radius, samples.ridge, start
+    )

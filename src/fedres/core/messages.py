@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedres.core.quantising import cell_of, middle_of
 from fedres.core.types import F32, F64, Matrix
 
 SCHEMA = 1
@@ -221,19 +222,6 @@ class Ledger:
     down: int = 0
 
 
-def quantise(residual: F32, bits: int, span: tuple[float, float]) -> F32:
-    """The values that residuals have on arrival: the middle of one of 2^bits equal cells.
-
-    Examples
-    --------
-    >>> quantise(np.float32([-0.9, 0.1, 7.0]), 2, (-1.0, 1.0))
-    array([-0.75,  0.25,  0.75], dtype=float32)
-    """
-    if bits == 32:
-        return residual
-    return _middle(_cell(residual, bits, span), bits, span)
-
-
 def residual_bytes(rows: Count, bits: Count) -> Any:
     """Bytes that so many residuals take in one message."""
     return (rows * bits + 7) // 8
@@ -256,22 +244,10 @@ def check_bits(bits: int) -> None:
         raise ValueError(f"residual_bits must be 1 to 8, 16 or 32, not {bits}")
 
 
-def _cell(residual: F32, bits: int, span: tuple[float, float]) -> F32:
-    low, high = map(np.float32, span)
-    cells = np.float32(2**bits)
-    cell: F32 = np.clip(np.floor((residual - low) / (high - low) * cells), 0, cells - 1)
-    return cell
-
-
-def _middle(cell: F32, bits: int, span: tuple[float, float]) -> F32:
-    low, high = map(np.float32, span)
-    return low + (cell + np.float32(0.5)) * ((high - low) / np.float32(2**bits))
-
-
 def _encode(residual: F32, bits: int, span: tuple[float, float]) -> NDArray[Any]:
     if bits == 32:
         return residual.astype("<f4")
-    codes = _cell(residual, bits, span)
+    codes: NDArray[Any] = cell_of(residual, bits, *map(np.float32, span))
     if bits == 16:
         return codes.astype("<u2")
     if bits == 0:
@@ -288,10 +264,15 @@ def _decode(data: NDArray[Any], rows: int, bits: int, span: tuple[float, float])
     if bits == 0:
         return np.zeros(rows, np.float32)
     if bits == 16:
-        return _middle(data.view("<u2").astype(np.float32), bits, span)
+        return _middle(data.view("<u2"), bits, span)
     codes = np.unpackbits(data)[: rows * bits].reshape(rows, bits)
     padded = np.pad(codes, ((0, 0), (8 - bits, 0)))
-    return _middle(np.packbits(padded, axis=1)[:, 0].astype(np.float32), bits, span)
+    return _middle(np.packbits(padded, axis=1)[:, 0], bits, span)
+
+
+def _middle(codes: NDArray[Any], bits: int, span: tuple[float, float]) -> F32:
+    middle = middle_of(codes.astype(np.float32), bits, *map(np.float32, span))
+    return np.asarray(middle, np.float32)
 
 
 def _check_schema(schema: int) -> None:

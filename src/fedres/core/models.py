@@ -1,16 +1,18 @@
-"""A linear model that steps along gradients: what each client and the server hold."""
+"""One linear model between two messages: what a client or the server holds."""
 
 from typing import Any
 
 import numpy as np
 
-from fedres.core.losses import Loss
-from fedres.core.steps import SMALLEST, Step, project
+from fedres.core.primitives import View, fold, view_of
+from fedres.core.rule import Rule
+from fedres.core.sgd import Flight, Linear, Many, evaluate, new_flight, new_models
+from fedres.core.steps import Step
 from fedres.core.types import F32, Matrix
 
 
 class LinearModel:
-    """f(x; w) = w . (x, 1), its step, and the range of the labels it has learned from.
+    """f(x; w) = w . (x, 1), with its sums of squares and the range of labels it has learned from.
 
     A model of width zero predicts 0, has no constant and never moves.
 
@@ -18,90 +20,87 @@ class LinearModel:
     ----------
     width
         Number of features.
-    step, loss
-        How it moves, and along the slope of what.
-    radius
-        Radius D of the ball it is projected on; None for no projection.
-    constant
-        Whether a feature that is always 1 is added.
+    rule
+        What clients and server agree on.
+    step
+        How it moves: that of the rule for clients, or for the server.
     initial
         Weights to begin with, the constant's last; zeros if None.
+    versions
+        Copies of the weights: two where gradients are taken at one and applied to the other.
 
     Examples
     --------
-    >>> from fedres.core.losses import SQUARED
-    >>> from fedres.core.steps import Adaptive
-    >>> model = LinearModel(2, Adaptive(0.5), SQUARED)
-    >>> x, y = np.float32([[1.0, 0.0]]), np.float32([1.0])
-    >>> model.see(y)
-    >>> model.move(x, model.slope(model.f(x), y))
-    >>> model.weights  # two features and the constant
-    array([0.5, 0. , 0.5], dtype=float32)
+    >>> model = LinearModel(2, Rule(), Rule().step)
+    >>> model.weights[:] = [1.0, 2.0, 0.5]  # two features and the constant
+    >>> model.f(np.float32([[1.0, 1.0]]))
+    array([3.5], dtype=float32)
     """
 
     def __init__(
-        self,
-        width: int,
-        step: Step,
-        loss: Loss,
-        radius: float | None = None,
-        constant: bool = True,
-        initial: F32 | None = None,
+        self, width: int, rule: Rule, step: Step, initial: F32 | None = None, versions: int = 1
     ) -> None:
-        self.width = width
-        self.step = step
-        self.loss = loss
-        self.radius = radius
-        self.constant = constant and width > 0
-        self.weights = np.zeros(width + self.constant, np.float32)
+        self.width, self.constant = width, rule.constant and width > 0
+        self.models = new_models(np.array([width]), rule.constant, rule.reach, versions)
+        self._eta, self._sums = np.float32(step.eta), np.zeros(width + 1, np.float32)
         if initial is not None:
             self.weights[:] = initial
-        self.squares = np.full_like(self.weights, SMALLEST)
-        low, high = loss.clip if step.clip else (-np.inf, np.inf)
-        self.low, self.high = np.float32(low), np.float32(high)
+
+    @property
+    def weights(self) -> F32:
+        """w, the constant's weight last if there is one; a view that can be written to."""
+        return self.models.weights[: self.width + self.constant]
+
+    @property
+    def squares(self) -> F32:
+        """The running sums of squares, likewise."""
+        return self.models.squares[: self.width + self.constant]
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The range of the labels learned from so far, which predictions are clipped to."""
+        return float(self.models.low[0]), float(self.models.high[0])
+
+    @reach.setter
+    def reach(self, reach: tuple[float, float]) -> None:
+        self.models.low[:], self.models.high[:] = reach
 
     def f(self, x: Matrix) -> F32:
         """f(x; w) of every row, not clipped."""
-        prediction: F32 = linear(x, self.weights, self.constant)
-        return prediction
+        return linear(x, self.weights, self.constant)
 
     def clip(self, prediction: F32) -> F32:
         """Bring predictions into the range of the labels seen so far."""
-        return np.clip(prediction, self.low, self.high)
+        low, high = self.models.low[0], self.models.high[0]
+        return np.asarray(np.minimum(np.maximum(prediction, low), high), np.float32)
 
-    def see(self, y: F32) -> None:
-        """Extend the range by labels about to be learned from."""
-        self.low, self.high = np.minimum(self.low, y.min()), np.maximum(self.high, y.max())
-
-    def slope(self, prediction: F32, y: F32) -> F32:
-        """The slope of the loss at the clipped prediction."""
-        return self.loss.slope(self.clip(prediction), y)
-
-    def gradient(self, x: Matrix, slope: F32) -> F32:
-        """The mean of slope * x over the rows."""
-        mean = (x.T @ slope) / np.float32(len(slope))
-        if self.constant:
-            mean = np.append(mean, slope.mean(dtype=np.float32))
-        return np.asarray(mean, np.float32)
-
-    def descend(self, gradient: F32, weight: float = 1.0) -> None:
-        """One step along a gradient, then the projection."""
-        self.step.move(self.weights, self.squares, gradient, weight)
-        project(self.weights, self.radius)
-
-    def move(self, x: Matrix, slope: F32, weight: float = 1.0) -> None:
-        """One step along the mean gradient of the rows, then the projection."""
-        self.descend(self.gradient(x, slope), weight)
+    def on(self, x: View) -> Linear:
+        """The model as one side of a federation, with these rows."""
+        return Linear(x, self.models, self._eta, self._sums)
 
 
-def linear(x: Matrix, weights: Any, constant: bool, dtype: Any = np.float32) -> Any:
-    """The product w . (x, 1) of every row.
+def batch_of(y: F32) -> Flight:
+    """A message under way alone, with the rows 0, 1, ... and these labels."""
+    flight = new_flight(1, 1, len(y))
+    samples = Many(len(y), np.array([len(y)], np.int32))
+    flight.row[:], flight.label[:] = np.arange(len(y)), y
+    return flight._replace(samples=samples)
+
+
+def linear(x: Matrix, weights: F32, constant: bool) -> F32:
+    """The product w . (x, 1) of every row, with the bits of `predict_row`.
 
     Examples
     --------
     >>> linear(np.float32([[1.0, 2.0]]), np.float32([3.0, 4.0, 5.0]), constant=True)
     array([16.], dtype=float32)
     """
-    if constant:
-        return np.asarray(x @ weights[:-1] + weights[-1], dtype)
-    return np.asarray(x @ weights, dtype)
+    rows, width = x.shape
+    bias = weights[width] if constant else np.float32(0)
+    if isinstance(x, np.ndarray):
+        products = np.asarray(x, np.float32) * weights[:width]
+        return np.asarray(fold(products, np.full(rows, bias)), np.float32)
+    model: Any = LinearModel(width, Rule(constant=constant), Rule().step, weights)
+    flight = batch_of(np.zeros(rows, np.float32))
+    evaluate(model.on(view_of(x)), 0, 0, flight, 0, rows, flight.own)
+    return flight.own

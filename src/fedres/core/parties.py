@@ -1,87 +1,30 @@
-"""FedRes.SGD (Agarwal, Langford and Wei, 2020, section 3.2, Algorithms 3 and 4).
+"""FedRes.SGD as two parties that exchange messages: a `Client` and a `Server`.
 
-In round t, client i holds the global model w^g_{t-beta_i} and its own w_{i,t}:
-
-    client   w_{i,t} <- Pi_D{ w_{i,t-1} - eta_i grad^l_{i,t-tau_i} }
-             sends Z_{i,t} = (x^g, f(x^l; w_{i,t}), y)
-    server   w^g_t   <- Pi_D{ w^g_{t-1} - eta sum_i grad^g_{i,t-alpha_i} }
-
-with grad_{i,s} the gradient of l(y, f(x^g; w^g_{s-beta_i}) + f(x^l; w_{i,s})). That is the
-alignment ``aligned``. The two simpler rules that the section begins with are
-
-    ``asymmetric``  the client does not wait: it applies grad^l_{i,t-1} in round t;
-    ``arrival``     nor does the client wait, and the server takes its gradient at its newest
-                    model, at (w^g_t, w_{i,t-alpha_i}), when Z arrives.
-
-The server's ``used`` list tells a waiting client which of its uploads a version contains, so
-that it applies its own gradient just when the server's becomes visible, whatever the delay.
+The algorithm is that of `fedres.core.sgd`, whose functions do all the arithmetic; here is who
+keeps what between two messages. The server's ``used`` list tells a waiting client (alignments
+``aligned`` and ``late``) which of its uploads a version contains, so that it learns from them just
+when the server's own use becomes visible to it, whatever the delay.
 """
 
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedres.core.losses import SQUARED, Loss
-from fedres.core.messages import GlobalModel, Upload, quantise
-from fedres.core.models import LinearModel, linear
-from fedres.core.steps import Adaptive, Step
+from fedres.core import sgd
+from fedres.core.messages import GlobalModel, Upload
+from fedres.core.models import LinearModel, batch_of, linear
+from fedres.core.primitives import Models, copy_model, project, view_of
+from fedres.core.rule import Rule
 from fedres.core.types import F32, Matrix
 
-Alignment = Literal["aligned", "asymmetric", "arrival"]
-ALIGNMENTS: tuple[Alignment, ...] = get_args(Alignment)
 
+class Waiting(NamedTuple):
+    """A batch that the client has sent, and learns from when the server has."""
 
-@dataclass(frozen=True)
-class Rule:
-    """What clients and server have to agree on.
-
-    Attributes
-    ----------
-    step, loss
-        How models move, and along the slope of what.
-    alignment
-        See the module's head.
-    batch
-        Samples a message; both sides step on their mean gradient.
-    radius
-        Radius D of the ball that every model stays in; None for no bound.
-    constant
-        Whether every model has a feature that is always 1.
-    residual_bits, residual_span
-        Bits a residual is sent with, and the range that fewer than 32 bits cover.
-    local_step
-        How local models move (eta_i), where that differs from the global model (eta).
-    ridge, solve_every
-        Of the ERM-based algorithms: weight of ||w||^2 in every argmin, and rounds from one
-        argmin to the next.
-    """
-
-    step: Step = field(default_factory=Adaptive)
-    loss: Loss = SQUARED
-    alignment: Alignment = "arrival"
-    batch: int = 1
-    radius: float | None = None
-    constant: bool = True
-    residual_bits: int = 32
-    residual_span: tuple[float, float] = (-1.0, 1.0)
-    local_step: Step | None = None
-    ridge: float = 0.0
-    solve_every: int = 1
-
-    @property
-    def step_of_clients(self) -> Step:
-        """How local models move."""
-        return self.local_step or self.step
-
-    def global_model(self, width: int, initial: F32 | None = None) -> LinearModel:
-        """A global model that follows this rule."""
-        return LinearModel(width, self.step, self.loss, self.radius, self.constant, initial)
-
-    def local_model(self, width: int, initial: F32 | None = None) -> LinearModel:
-        """A local model that follows this rule."""
-        step = self.step_of_clients
-        return LinearModel(width, step, self.loss, self.radius, self.constant, initial)
+    global_: Any
+    local: Any
+    flight: sgd.Flight
 
 
 class Client:
@@ -124,35 +67,44 @@ class Client:
         initial_global: F32 | None = None,
         initial_local: F32 | None = None,
     ) -> None:
-        self.rule = rule
-        self.client = client
-        self.weight = weight
-        self.round = 0
-        self.local = rule.local_model(width_local, initial_local)
-        empty = rule.global_model(width_global, initial_global)
-        self.global_ = GlobalModel(0, empty.weights, float(empty.low), float(empty.high))
-        self._constant = empty.constant
-        self._incoming = self.global_
+        if not width_global:  # then there is nothing to wait for
+            rule = replace(rule, alignment="arrival")
+        self.rule, self.client, self.round = rule, client, 0
+        self.terms = rule.terms(np.array([weight], np.float32))
+        self.local = LinearModel(width_local, rule, rule.step_of_clients, initial_local)
+        self.global_ = LinearModel(width_global, rule, rule.step, initial_global)
+        self.version = 0
+        self._mail: list[GlobalModel] = []
         self._bits = rule.residual_bits if width_local else 0
         self._batch: list[tuple[Matrix, Matrix, F32]] = []
-        self._waiting: dict[int, tuple[Matrix, F32]] = {}
+        self._waiting: dict[int, Waiting] = {}
 
     def refresh(self, model: GlobalModel) -> None:
         """Take in a published global model, in any order; a batch begun is finished first."""
-        for round_ in model.used.get(self.client, ()):
-            self.local.move(*self._waiting.pop(round_), self.weight)
-        if model.version > self._incoming.version:
-            self._incoming = model
+        self._mail.append(model)
         if not self._batch:
-            self.global_ = self._incoming
+            self._open_mail()
+
+    def _open_mail(self) -> None:
+        for model in sorted(self._mail, key=lambda model: model.version):
+            if model.version > self.version:
+                self.version = model.version
+                self.global_.weights[:] = model.weights
+                self.global_.reach = model.low, model.high
+            for round_ in model.used.get(self.client, ()):
+                if round_ in self._waiting:
+                    self._learn_waiting(self._waiting.pop(round_))
+        self._mail = []
+
+    def _learn_waiting(self, waiting: Waiting) -> None:
+        rows = len(waiting.flight.label)
+        sgd.learn_waiting(self.terms, waiting.global_, 0, waiting.local, 0, waiting.flight, 0, rows)
 
     def predict(self, x_global: Matrix, x_local: Matrix) -> F32:
         """f(x^g; w^g) + f(x^l; w_i), clipped to the labels seen; learns nothing."""
-        prediction = self._seen(x_global) + self.local.f(x_local)
-        if self.local.width:
-            return self.local.clip(prediction)
+        prediction = self.global_.f(x_global) + self.local.f(x_local)
         # Without a local model it is the server that knows the range of labels.
-        return prediction.clip(np.float32(self.global_.low), np.float32(self.global_.high))
+        return (self.local if self.local.width else self.global_).clip(prediction)
 
     def observe(self, x_global: Matrix, x_local: Matrix, y: F32) -> Upload | None:
         """Learn from samples; an upload once the batch is full, else None."""
@@ -165,30 +117,25 @@ class Client:
             return None
         x_global, x_local = (_stack([row[side] for row in self._batch]) for side in (0, 1))
         y = np.concatenate([row[2] for row in self._batch])
-        seen, version = self._seen(x_global), self.global_.version
         # Done with before learning: rows that a local model fails on must not come again.
-        self._batch, self.global_ = [], self._incoming
-        residual = self._learn(x_local, y, seen)
-        bits, span = self._bits, self.rule.residual_span
-        sent = quantise(residual, bits, span) if bits else np.zeros_like(residual)
-        upload = Upload(self.client, self.round, version, x_global, sent, y, bits, span)
+        self._batch = []
+        flight, global_ = batch_of(y), self.global_.on(view_of(x_global))
+        local = self._local_side(x_local)
+        sgd.predict(self.terms, global_, 0, local, 0, flight, 0, len(y))
+        sgd.learn(local, self.terms, 0, flight, 0, len(y))
+        if self.rule.waits:
+            self._waiting[self.round] = Waiting(global_, local, flight)
+        sent = flight.sent if self._bits else np.zeros_like(flight.sent)
+        upload = Upload(
+            self.client, self.round, self.version, x_global, sent, y, self._bits,
+            self.rule.residual_span,
+        )  # fmt: skip
         self.round += 1
+        self._open_mail()
         return upload
 
-    def _learn(self, x_local: Matrix, y: F32, seen: F32) -> F32:
-        """The residuals, and then the local step on them, or a gradient left waiting."""
-        residual = self.local.f(x_local)
-        self.local.see(y)
-        slope = self.local.slope(seen + residual, y)
-        if self.rule.alignment == "aligned":
-            self._waiting[self.round] = (x_local, slope)
-        else:
-            self.local.move(x_local, slope, self.weight)
-        return residual
-
-    def _seen(self, x_global: Matrix) -> F32:
-        seen: F32 = linear(x_global, self.global_.weights, self._constant)
-        return seen
+    def _local_side(self, x_local: Matrix) -> Any:
+        return self.local.on(view_of(x_local))
 
 
 class Server:
@@ -217,50 +164,72 @@ class Server:
         initial: F32 | None = None,
     ) -> None:
         self.rule = rule
-        self.global_ = rule.global_model(width, initial)
+        # Sgd takes its gradients at a version that must not change under it.
+        self.global_ = LinearModel(width, rule, rule.step, initial, 2 - rule.step.adaptive)
         self.version = 0
+        self._new = len(self.global_.models.start) - 1
+        copy_model(self.global_.models, 0, self._new)
         self._weights = weights or {}
         self._history = history
         self._old = {0: self.global_.weights.copy()}
-        self._sum = np.zeros_like(self.global_.weights)
-        self._used: dict[int, tuple[int, ...]] = {}
+        self._used: dict[int, dict[int, int]] = {}
 
     def apply(self, upload: Upload) -> None:
         """Work on one upload. Adaptive steps at once; Sgd sums until `publish`."""
-        model, x, y = self.global_, upload.x_global, upload.y
-        model.see(y)
-        if self.rule.alignment == "arrival":
-            seen = model.f(x)
-        elif upload.version in self._old:
-            seen = linear(x, self._old[upload.version], model.constant)
-        else:
+        model, flight = self.global_, batch_of(upload.y)
+        self.check_width(upload)
+        flight.sent[:] = upload.residual
+        if self.rule.looks_back:
+            if upload.version not in self._old:
+                raise ValueError(
+                    f"client {upload.client} predicted with global model {upload.version}, and "
+                    f"the server keeps only {min(self._old)} to {self.version}: raise `history`"
+                )
+            flight.seen[:] = linear(upload.x_global, self._old[upload.version], model.constant)
+        terms = self.rule.terms(np.array([self._weights.get(upload.client, 1.0)], np.float32))
+        side = model.on(view_of(upload.x_global))
+        sgd.apply(terms, side, 0, self._new, 0, flight, 0, len(upload.y))
+        if self.rule.waits:
+            # What a client has predicted with it has seen: of that it need not hear again.
+            used = self._used.get(upload.client, {})
+            used = {round_: made for round_, made in used.items() if made > upload.version}
+            self._used[upload.client] = used | {upload.round: self.version + 1}
+
+    def check_width(self, upload: Upload) -> None:
+        """Refuse an upload with another number of features."""
+        if (width := upload.x_global.shape[1]) != self.global_.width:
             raise ValueError(
-                f"client {upload.client} predicted with global model {upload.version}, and the "
-                f"server keeps only {min(self._old)} to {self.version}: raise `history`"
+                f"client {upload.client} sent {width} global features, this server was made for "
+                f"{self.global_.width}: use the same on both sides"
             )
-        gradient = model.gradient(x, model.slope(seen + upload.residual, y))
-        weight = self._weights.get(upload.client, 1.0)
-        if self.rule.step.adaptive:
-            model.descend(gradient, weight)
-        else:
-            self._sum += np.float32(weight) * gradient
-        if self.rule.alignment == "aligned":
-            self._used[upload.client] = (*self._used.get(upload.client, ()), upload.round)
 
     def publish(self) -> GlobalModel:
         """Close the round: the next version of the global model."""
+        models = self.global_.models
         if not self.rule.step.adaptive:
-            self.global_.descend(self._sum)
-            self._sum[:] = 0
+            if self.rule.radius is not None:
+                project(models, self._new, np.float32(self.rule.radius))
+            copy_model(models, self._new, 0)
         self.version += 1
-        weights = self.global_.weights.copy()
-        if self.rule.alignment != "arrival":
-            self._old[self.version] = weights
+        if self.rule.looks_back:
+            self._old[self.version] = self.global_.weights.copy()
             self._old.pop(self.version - self._history - 1, None)
-        used, self._used = self._used, {}
-        return GlobalModel(
-            self.version, weights, float(self.global_.low), float(self.global_.high), used
-        )
+        return self.current()
+
+    def current(self) -> GlobalModel:
+        """The newest version of the global model."""
+        used = {client: tuple(rounds) for client, rounds in self._used.items()}
+        weights = self.global_.weights.copy()
+        return GlobalModel(self.version, weights, *self.global_.reach, used)
+
+    def go_on_from(self, models: Models, version: int, rounds: int) -> None:
+        """Take over a global model that has played so many rounds elsewhere."""
+        start, size = models.start[version], len(self.global_.weights)
+        self.global_.weights[:] = models.weights[start : start + size]
+        self.global_.squares[:] = models.squares[:size]
+        self.global_.reach = models.low[version], models.high[version]
+        copy_model(self.global_.models, 0, self._new)
+        self.version, self._old = rounds, {rounds: self.global_.weights.copy()}
 
 
 def _stack(rows: list[Matrix]) -> Matrix:

@@ -3,6 +3,8 @@
     predict_row   f(x; w) = w . (x, 1)
     descend_row   w -= rate x
     adapt_row     G_j += (g x_j)^2,   w_j -= eta g x_j / sqrt(G_j)
+    add_scaled    y += a x            and
+    add_square    A += a x x'         are what ERM needs, in double precision
 
 `fedres.core.compiled` gives the compiler its own version of each, with the same bits: products
 are added in a fixed number of lanes, lane by lane, and then the lanes two by two. So a sum does
@@ -14,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedres.core.types import F32, I32, I64
+from fedres.core.types import F32, F64, I32, I64, Matrix
 
 LANES, SPARSE_LANES = 16, 4
 SHORTER = (8, 4)  # vectors for what is left over; the last three numbers go one by one
@@ -56,19 +58,24 @@ class Models(NamedTuple):
     high: F32
 
 
-def fold(products: F32, more: np.float32) -> np.float32:
-    """The sum in a fixed order: vectors of 16 lanes, folded; what is left over joins on the way."""
-    place, lanes = len(products) // LANES * LANES, LANES
-    total: Any = np.add.reduce(products[:place].reshape(-1, LANES), axis=0, initial=ZERO)
+def fold(products: F32, more: Any) -> Any:
+    """Sums along the last axis, in a fixed order, beginning with `more`.
+
+    Vectors of 16 lanes are added and folded; what is left over joins on the way.
+    """
+    count, lanes = products.shape[-1], LANES
+    place = count // LANES * LANES
+    rows = products[..., :place].reshape(*products.shape[:-1], -1, LANES)
+    total: Any = np.add.reduce(rows, axis=-2, initial=ZERO)
     while lanes > 1:
         lanes //= 2
-        total = total[:lanes] + total[lanes:]
-        if lanes in SHORTER and len(products) & lanes:
-            total += products[place : place + lanes]
+        total = total[..., :lanes] + total[..., lanes:]
+        if lanes in SHORTER and count & lanes:
+            total += products[..., place : place + lanes]
             place += lanes
-    for last in products[place:]:
-        more = more + last
-    return np.float32(total[0] + more)
+    for last in range(place, count):
+        more = more + products[..., last]
+    return total[..., 0] + more
 
 
 def fold_sparse(products: F32, more: np.float32) -> np.float32:
@@ -77,6 +84,17 @@ def fold_sparse(products: F32, more: np.float32) -> np.float32:
     total: Any = np.add.reduce(products[:full].reshape(-1, SPARSE_LANES), axis=0, initial=ZERO)
     total[: len(products) - full] += products[full:]
     return np.float32(((total[0] + total[2]) + (total[1] + total[3])) + more)
+
+
+def view_of(x: Matrix) -> View:
+    """The rows of one matrix, dense or CSR, as those of one client."""
+    width = np.array([x.shape[1]], np.int64)
+    if isinstance(x, np.ndarray):
+        empty = np.empty(0, np.int64)
+        values = np.require(x, np.float32, ["C", "W"]).reshape(-1)
+        return View(values, empty.astype(np.int32), empty, width * 0, width, False)
+    indices, indptr = x.indices.astype(np.int32), x.indptr.astype(np.int64)
+    return View(x.data, indices, indptr, width * 0, width, True)
 
 
 def _row(view: View, i: int, row: int) -> tuple[F32, Any]:
@@ -188,3 +206,13 @@ def copy_model(models: Models, of: int, to: int) -> None:
     first, second, size = models.start[of], models.start[to], models.size[of]
     models.weights[second : second + size] = models.weights[first : first + size]
     models.low[to], models.high[to] = models.low[of], models.high[of]
+
+
+def add_scaled(to: F64, scale: float, x: F64) -> None:
+    """To += scale x."""
+    to += scale * x
+
+
+def add_square(to: F64, scale: float, x: F64, first: int) -> None:
+    """To += scale x x', from row and column `first` on; only the upper triangle counts."""
+    to[first:, first:] += np.multiply.outer(scale * x[first:], x[first:])

@@ -52,6 +52,16 @@ class Rule:
         """Where the range of labels begins that predictions are clipped to."""
         return self.loss.clip if self.step.clip else (-np.inf, np.inf)
 
+    @property
+    def waits(self) -> bool:
+        """Whether a client learns only when the server has used its upload."""
+        return self.alignment in ("aligned", "late")
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether the server takes its gradient at the pair that made the prediction."""
+        return self.alignment in ("aligned", "asymmetric")
+
     def terms(self, weight: F32) -> Terms:
         """The same in numbers, with lambda_i of every client."""
         return Terms(

@@ -31,7 +31,7 @@ class Times(NamedTuple):
     due_local: Schedule  # who has waited a round trip, before the round's predictions
     due_server: Schedule  # whose upload arrives, at the end of the round
     down: I32  # a client: how old the global model it predicts with is
-    version: I32  # for random delays: which it is, (rounds, clients); else empty
+    version: I32  # for random delays: which it is, (rounds + 1, clients); else empty
     history: int  # versions of the global model that are kept, in a ring
 
 
@@ -111,7 +111,7 @@ def plan(
     ups, downs = draw_delays(delay, clients, rounds, batch, seed)
     version = np.empty(0, np.int32)
     if delay.random:
-        version = _newest(downs, rounds).astype(np.int32).ravel()
+        version = _newest(downs, rounds + 1).astype(np.int32).ravel()
     labels = sent + draw_label_delays(label_delay, clients, rounds, batch, seed)[who, sent]
     arrives = labels + ups[who, np.minimum(labels, rounds - 1)]
     # The model of version `arrives + 1` is the first with this upload; it travels down in turn.
@@ -172,12 +172,11 @@ def spread(rows: I64, passes: int, batch: int) -> tuple[I64, I64]:
 
 
 def _newest(downs: I32, rounds: int) -> I64:
-    """The newest version that has reached each client, (rounds, clients)."""
-    clients = len(downs)
-    versions = np.arange(1, rounds)
-    reaches = versions + downs[:, 1:rounds]
-    newest = np.zeros((clients, rounds), np.int64)
-    i, v = np.nonzero(reaches < rounds)
+    """The newest version that has reached each client, (rounds + 1, clients)."""
+    versions = np.arange(1, rounds + 1)
+    reaches = versions + downs[:, 1:]
+    newest = np.zeros((len(downs), rounds + 1), np.int64)
+    i, v = np.nonzero(reaches <= rounds)
     np.maximum.at(newest, (i, reaches[i, v]), versions[v])
     return np.maximum.accumulate(newest, axis=1).T
 

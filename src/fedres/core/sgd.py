@@ -44,6 +44,7 @@ from fedres.core.primitives import (
     predict_row,
     project,
 )
+from fedres.core.quantising import quantise
 from fedres.core.schedule import Times, back, held
 from fedres.core.source import apart
 from fedres.core.types import F32, I32, I64
@@ -88,10 +89,10 @@ class One(NamedTuple):
 
 
 class Many(NamedTuple):
-    """Messages hold up to `batch` samples, each as many as its `count`."""
+    """Messages hold up to `batch` samples, each its own number of them."""
 
     batch: int
-    count: I32
+    number: I32
 
 
 class Flight(NamedTuple):
@@ -123,7 +124,7 @@ def _(samples: One, slot: int) -> int:
 
 @count.register
 def _(samples: Many, slot: int) -> int:
-    return samples.count[U(slot)]
+    return samples.number[U(slot)]  # type: ignore[no-any-return]
 
 
 @singledispatch
@@ -139,26 +140,12 @@ def _(samples: One, slot: int, number: int) -> None:
 
 @set_count.register
 def _(samples: Many, slot: int, number: int) -> None:
-    samples.count[U(slot)] = number
+    samples.number[U(slot)] = number
 
 
 def clip(prediction: Any, low: Any, high: Any) -> Any:
     """Bring a prediction into the range of labels seen."""
     return min(max(prediction, low), high)
-
-
-def quantise(residual: Any, bits: int, low: Any, high: Any) -> Any:
-    """The value that residuals have on arrival: the middle of one of 2^bits equal cells.
-
-    Examples
-    --------
-    >>> quantise(np.float32([-0.9, 0.1, 7.0]), 2, np.float32(-1), np.float32(1))
-    array([-0.75,  0.25,  0.75], dtype=float32)
-    """
-    cells = np.float32(1 << bits)
-    cell = np.floor((residual - low) / (high - low) * cells)
-    cell = np.minimum(np.maximum(cell, np.float32(0)), cells - np.float32(1))
-    return low + (cell + np.float32(0.5)) * ((high - low) / cells)
 
 
 @singledispatch
@@ -173,6 +160,17 @@ def _(side: Linear, m: int, i: int, flight: Flight, first: int, last: int, out: 
         out[c] = predict_row(side.models, m, side.x, i, flight.row[c], flight.block[c])
 
 
+@singledispatch
+def bounds(side: Any, m: int) -> tuple[Any, Any]:
+    """The range that predictions are clipped to where model m knows it."""
+    raise TypeError(f"{type(side).__name__} is no side of a federation")
+
+
+@bounds.register
+def _(side: Linear, m: int) -> tuple[Any, Any]:
+    return side.models.low[U(m)], side.models.high[U(m)]
+
+
 def predict(
     terms: Terms,
     global_: Any,
@@ -183,7 +181,7 @@ def predict(
     first: int,
     last: int,
 ) -> None:
-    """Both halves of the prediction, f(x^g; w^g) and f(x^l; w_i), and what is sent of the second."""
+    """Both halves of a prediction, f(x^g; w^g) and f(x^l; w_i), and what is sent of the second."""
     evaluate(global_, version, i, flight, first, last, flight.seen)
     evaluate(local, i, i, flight, first, last, flight.own)
     send(terms, flight, first, last)
@@ -230,14 +228,63 @@ def descend(
         for c in range(U(first), U(last)):
             rate = share * slopes[c]
             descend_row(models, m, view, i, flight.row[c], flight.block[c], rate)
-    elif last - first == 1:
-        c = U(first)
-        adapt_row(models, m, view, i, flight.row[c], flight.block[c], slopes[c], weight, side.eta)
     else:
-        # Gradients are summed first and divided last: those that cancel exactly move nothing.
-        for c in range(U(first), U(last)):
-            add_to_sums(side.sums, models.constant[m], view, i, flight.row[c], slopes[c])
-        adapt_mean(models, m, view, i, flight.row, first, last, weight, side.eta, side.sums)
+        adapt(flight.samples, side, m, i, weight, flight, first, last, slopes)
+
+
+@singledispatch
+def adapt(
+    samples: Any,
+    side: Linear,
+    m: int,
+    i: int,
+    weight: np.float32,
+    flight: Flight,
+    first: int,
+    last: int,
+    slopes: F32,
+) -> None:
+    """The adaptive step along the mean gradient of the samples."""
+    raise TypeError(f"{type(samples).__name__} does not count samples")
+
+
+@adapt.register
+def _(
+    samples: One,
+    side: Linear,
+    m: int,
+    i: int,
+    weight: np.float32,
+    flight: Flight,
+    first: int,
+    last: int,
+    slopes: F32,
+) -> None:
+    row, block, at = flight.row[U(first)], flight.block[U(first)], slopes[U(first)]
+    adapt_row(side.models, m, side.x, i, row, block, at, weight, side.eta)
+
+
+@adapt.register
+def _(
+    samples: Many,
+    side: Linear,
+    m: int,
+    i: int,
+    weight: np.float32,
+    flight: Flight,
+    first: int,
+    last: int,
+    slopes: F32,
+) -> None:
+    if last - first == 1:
+        row, block, at = flight.row[U(first)], flight.block[U(first)], slopes[U(first)]
+        adapt_row(side.models, m, side.x, i, row, block, at, weight, side.eta)
+        return
+    # Gradients are summed first and divided last: those that cancel exactly move nothing.
+    models = side.models
+    for c in range(U(first), U(last)):
+        add_to_sums(side.sums, models.constant[m], side.x, i, flight.row[c], slopes[c])
+    adapt_mean(models, m, side.x, i, flight.row, first, last, weight, side.eta, side.sums)
 
 
 def step_local(terms: Terms, local: Linear, i: int, flight: Flight, first: int, last: int) -> None:
@@ -273,14 +320,29 @@ def _(local: Linear, terms: Terms, times: Times, global_: Any, flight: Flight, n
     clients = len(terms.weight)
     due = times.due_local
     for e in range(due.first[n], due.last[n]):
-        i, lag = due.who[U(e)], due.lag[U(e)]
+        i: Any = np.int64(due.who[U(e)])
+        lag = due.lag[U(e)]
         if lag <= n:
             slot = back(n % flight.depth, lag, flight.depth) * clients + i
             first = slot * flight.samples.batch
             last = first + count(flight.samples, slot)
-            if terms.alignment == _LATE:
-                meet_again(terms, global_, held(times, n, i), local, i, flight, first, last)
-            step_local(terms, local, i, flight, first, last)
+            learn_waiting(terms, global_, held(times, n, i), local, i, flight, first, last)
+
+
+def learn_waiting(
+    terms: Terms,
+    global_: Any,
+    version: int,
+    local: Linear,
+    i: int,
+    flight: Flight,
+    first: int,
+    last: int,
+) -> None:
+    """The step on samples whose use by the server has become visible to the client."""
+    if terms.alignment == _LATE:
+        meet_again(terms, global_, version, local, i, flight, first, last)
+    step_local(terms, local, i, flight, first, last)
 
 
 @apart
@@ -313,7 +375,8 @@ def _(global_: Linear, terms: Terms, times: Times, flight: Flight, n: int) -> No
     if new != old:
         copy_model(models, old, new)
     for e in range(due.first[n], due.last[n]):
-        i, lag = due.who[U(e)], due.lag[U(e)]
+        i: Any = np.int64(due.who[U(e)])
+        lag = due.lag[U(e)]
         if lag <= n:
             slot = back(n % flight.depth, lag, flight.depth) * clients + i
             first = slot * flight.samples.batch

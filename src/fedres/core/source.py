@@ -1,14 +1,17 @@
 """What the compiler, and whoever keeps results, has to know of the source of fedres."""
 
+from collections.abc import Callable
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def apart(function: Any) -> Any:
+def apart(function: F) -> F:
     """Mark a function that compiled code shall call, not lay out in every caller: it is rare."""
-    function.apart = True
+    function.apart = True  # type: ignore[attr-defined]
     return function
 
 

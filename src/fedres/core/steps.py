@@ -1,15 +1,9 @@
-"""How a model moves along a gradient, and the projection on a ball."""
+"""How a model moves along a gradient. The arithmetic is in `fedres.core.primitives`."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-
-from fedres.core.types import F32
-
-# The running sums of squares begin at the smallest normal number, so that a feature that was
-# always zero divides zero by something.
-SMALLEST = np.finfo(np.float32).tiny
 
 
 @dataclass(frozen=True)
@@ -26,10 +20,8 @@ class Sgd:
 
     Examples
     --------
-    >>> w, squares = np.zeros(2, np.float32), np.zeros(2, np.float32)
-    >>> Sgd(0.5).move(w, squares, np.float32([1.0, -2.0]))
-    >>> w
-    array([-0.5,  1. ], dtype=float32)
+    >>> Sgd(0.5)
+    Sgd(eta=0.5)
     """
 
     eta: float
@@ -38,10 +30,6 @@ class Sgd:
 
     def __post_init__(self) -> None:
         _check_eta(self.eta)
-
-    def move(self, w: F32, squares: F32, gradient: F32, weight: float = 1.0) -> None:
-        """Move w in place; `squares` is not used."""
-        w -= np.float32(self.eta) * np.float32(weight) * gradient
 
 
 @dataclass(frozen=True)
@@ -60,10 +48,8 @@ class Adaptive:
 
     Examples
     --------
-    >>> w, squares = np.zeros(2, np.float32), np.full(2, SMALLEST, np.float32)
-    >>> Adaptive(0.5).move(w, squares, np.float32([1.0, -20.0]))
-    >>> w
-    array([-0.5,  0.5], dtype=float32)
+    >>> Adaptive(0.1)
+    Adaptive(eta=0.1, clip=True)
     """
 
     eta: float = 0.5
@@ -73,11 +59,6 @@ class Adaptive:
     def __post_init__(self) -> None:
         _check_eta(self.eta)
 
-    def move(self, w: F32, squares: F32, gradient: F32, weight: float = 1.0) -> None:
-        """Move w and the running sums of squares in place."""
-        squares += np.float32(weight) * gradient**2
-        w -= np.float32(self.eta) * np.float32(weight) * gradient / np.sqrt(squares)
-
 
 Step = Sgd | Adaptive
 
@@ -85,17 +66,3 @@ Step = Sgd | Adaptive
 def _check_eta(eta: float) -> None:
     if not 0 < eta < np.inf:
         raise ValueError(f"eta must be a positive number, not {eta}")
-
-
-def project(w: F32, radius: float | None) -> None:
-    """Pi_D: move w in place to the nearest point of the ball of that radius.
-
-    Examples
-    --------
-    >>> w = np.float32([3.0, 4.0])
-    >>> project(w, 1.0)
-    >>> w
-    array([0.6, 0.8], dtype=float32)
-    """
-    if radius is not None and (norm := np.linalg.norm(w)) > radius:
-        w *= np.float32(radius / norm)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import scipy  # loads its parts when they are first used
 
-from fedres.core.primitives import View
+from fedres.core.primitives import View, view_of
 from fedres.core.types import F32, I64, Matrix
 
 
@@ -40,14 +40,8 @@ def _starts(lengths: I64) -> I64:
 
 def matrix_view(x: Matrix, row_start: I64) -> View:
     """A view of one matrix whose rows are sorted by client."""
-    clients = len(row_start) - 1
-    width = np.full(clients, x.shape[1], np.int64)
-    if isinstance(x, np.ndarray):
-        empty = np.empty(0, np.int64)
-        return View(x.reshape(-1), empty.astype(np.int32), empty, width * 0, width, False)
-    return View(
-        x.data, x.indices.astype(np.int32), x.indptr.astype(np.int64), width * 0, width, True
-    )
+    view, clients = view_of(x), len(row_start) - 1
+    return view._replace(start=np.repeat(view.start, clients), width=np.repeat(view.width, clients))
 
 
 def client_rows(view: View, row_start: I64, i: int) -> Matrix:

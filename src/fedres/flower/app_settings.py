@@ -8,7 +8,8 @@ from typing import Any
 
 from fedres.core.losses import find_loss
 from fedres.core.messages import MOST_ROWS, check_bits, upload_bytes
-from fedres.core.sgd import ALIGNMENTS, Rule
+from fedres.core.rule import Rule
+from fedres.core.sgd import ALIGNMENTS
 from fedres.core.steps import Adaptive
 
 
@@ -36,7 +37,7 @@ class AppSettings:
         Where nodes that name no data of their own find it: a table or ``digits``. Only nodes on
         the server's machine share its files, as those of Flower's simulation runtime do.
     loss, eta, alignment, radius, residual_bits
-        As in `fedres.core.sgd.Rule`; every step is adaptive.
+        As in `fedres.core.rule.Rule`; every step is adaptive.
     label_low, label_high
         Range of labels as the models see them; an upload with others is refused.
     feature_limit

@@ -14,13 +14,15 @@ from typing import Protocol
 
 import numpy as np
 
+from fedres.core import sgd
 from fedres.core.feature_limit import clipped
-from fedres.core.messages import GlobalModel, Upload, quantise
-from fedres.core.models import linear
+from fedres.core.messages import GlobalModel, Upload
+from fedres.core.models import LinearModel, batch_of
+from fedres.core.primitives import view_of
 from fedres.core.types import F32, Matrix
-from fedres.flower import rows
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.memory import Memory, Unconfirmed
+from fedres.flower.row_by_row import learn_rows
 from fedres.flower.wire import Reply, Sent, Task
 
 REMEMBERED = 8  # answers kept for tasks that come again
@@ -62,9 +64,9 @@ class ClientState:
             # Models of two trainings do not add up.
             self.memory = Memory.blank(self.memory.client, task.session, self.settings)
         memory = self.memory
-        self._confirm(task)
         if model.version >= memory.global_.version:
             memory.global_ = model
+        self._confirm(task)
         numbers = [k for k, one in memory.outbox.items() if one.task not in task.waiting]
         if not task.last:
             numbers += self._learn()
@@ -82,8 +84,7 @@ class ClientState:
         for number in [k for k in memory.outbox if k < task.have or k in task.also]:
             del memory.outbox[number]
         for number in [k for k in memory.waiting if k < task.have or k in task.also]:
-            position, slopes = memory.waiting.pop(number)
-            rows.move(memory.local, self.source.take(position, len(slopes))[1], slopes)
+            self._learn_waiting(*memory.waiting.pop(number))
         # A client that lost its state must not use numbers again: the server would drop them.
         memory.next = max([memory.next, task.have, *(1 + number for number in task.also)])
 
@@ -95,19 +96,12 @@ class ClientState:
         memory.done = len(y) == 0
         if memory.done:
             return []
-        seen: F32 = linear(x_global, model.weights, bool(self.settings.width_global))
-        if rule.alignment == "aligned":
-            residual = local.f(x_local)
-            joint = local.clip(seen + residual)
-            local.see(y)
-            memory.waiting[memory.next] = memory.position, local.slope(seen + residual, y)
-        else:
-            residual, joint = rows.learn(local, x_local, seen, y)
-        if not local.width:
-            # Without a local model it is the server that knows the range of labels.
-            joint = seen.clip(np.float32(model.low), np.float32(model.high))
+        flight, side = batch_of(y), local.on(view_of(x_local))
+        joint = learn_rows(self._terms, self._global_model(), x_global, side, flight)
+        if rule.waits:
+            memory.waiting[memory.next] = memory.position, flight.slope
         bits, span = rule.residual_bits if local.width else 0, rule.residual_span
-        sent = quantise(residual, bits, span) if bits else np.zeros_like(residual)
+        sent = flight.sent if bits else np.zeros_like(flight.sent)
         number, client = memory.next, number_of(memory.client)
         upload = Upload(client, number, model.version, x_global, sent, y, bits, span)
         loss = float(rule.loss.value(joint, y).mean())
@@ -116,6 +110,26 @@ class ClientState:
         memory.position += len(y)
         memory.next += 1
         return [number]
+
+    def _learn_waiting(self, position: int, slopes: F32) -> None:
+        """The local steps on rows that the server has used by now."""
+        x_global, x_local, y = self.source.take(position, len(slopes))
+        flight = batch_of(y)
+        flight.slope[:] = slopes
+        global_ = self._global_model().on(view_of(clipped(x_global, self.settings.feature_limit)))
+        local = self.memory.local.on(view_of(x_local))
+        for c in range(len(y)):
+            sgd.learn_waiting(self._terms, global_, 0, local, 0, flight, c, c + 1)
+
+    def _global_model(self) -> LinearModel:
+        held, rule = self.memory.global_, self.settings.rule
+        model = LinearModel(self.settings.width_global, rule, rule.step, held.weights)
+        model.reach = held.low, held.high
+        return model
+
+    @property
+    def _terms(self) -> sgd.Terms:
+        return self.settings.rule.terms(np.ones(1, np.float32))
 
     def _samples(self) -> tuple[Matrix, Matrix, F32]:
         """The next batch, checked as the server will."""

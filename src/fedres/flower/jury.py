@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fedres.core.losses import Loss
 from fedres.core.messages import Upload
 from fedres.core.models import LinearModel
 from fedres.core.types import F32, F64, Matrix
@@ -26,8 +27,8 @@ class Jury:
     Examples
     --------
     >>> from fedres.core.losses import SQUARED
-    >>> from fedres.core.steps import Sgd
-    >>> jury, model = Jury(), LinearModel(1, Sgd(0.1), SQUARED)
+    >>> from fedres.core.rule import Rule
+    >>> jury, model = Jury(SQUARED), LinearModel(1, Rule(), Rule().step)
     >>> x, y = np.float32([[1.0]]), np.float32([1.0])
     >>> for client in "abc":
     ...     jury.hear(client, Upload(0, 0, 0, x, np.float32([0.0]), y))
@@ -39,7 +40,8 @@ class Jury:
     array([0., 0.], dtype=float32)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, loss: Loss) -> None:
+        self._loss = loss
         self._heard: dict[str, list[tuple[Matrix, F32, F32]]] = {}
 
     def hear(self, client: str, upload: Upload) -> None:
@@ -75,7 +77,7 @@ class Jury:
                 np.mean(
                     np.concatenate(
                         [
-                            model.loss.value(model.clip(model.f(x) + residual), y)
+                            self._loss.value(model.clip(model.f(x) + residual), y)
                             for x, residual, y in self._heard[name]
                         ]
                     )

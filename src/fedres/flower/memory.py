@@ -63,12 +63,13 @@ class Memory:
     @classmethod
     def blank(cls, client: str, session: str, settings: AppSettings) -> "Memory":
         """A client that has learned nothing."""
-        empty = settings.rule.global_model(settings.width_global)
+        rule = settings.rule
+        empty = LinearModel(settings.width_global, rule, rule.step)
         return cls(
             client,
             session,
-            settings.rule.local_model(settings.width_local),
-            GlobalModel(0, empty.weights, float(empty.low), float(empty.high)),
+            LinearModel(settings.width_local, rule, rule.step_of_clients),
+            GlobalModel(0, empty.weights, *empty.reach),
         )
 
     def save(self, folder: Path) -> None:
@@ -84,7 +85,7 @@ class Memory:
             "answered": self.answered,
             "outbox": {k: [one.task, one.loss] for k, one in self.outbox.items()},
             "waiting": {k: position for k, (position, _) in self.waiting.items()},
-            "local": [float(local.low), float(local.high)],
+            "local": list(local.reach),
             "global": [model.version, model.low, model.high],
         }
         arrays: Arrays = {
@@ -121,7 +122,7 @@ class Memory:
         )
         local = memory.local
         local.weights[:], local.squares[:] = arrays["w_local"], arrays["squares"]
-        local.low, local.high = map(np.float32, facts["local"])
+        local.reach = tuple(facts["local"])
         version, low, high = facts["global"]
         memory.global_ = GlobalModel(version, arrays["w_global"], low, high)
         memory.outbox = {

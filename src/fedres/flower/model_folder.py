@@ -30,8 +30,7 @@ def _write(
     from fedres.tables.client_ids import Clients
     from fedres.tables.encoder import Encoder
     from fedres.tables.labels import ClassLabels, NumberLabels
-    from fedres.tables.online_models import OnlineModels
-    from fedres.tables.online_models import Settings as Widths
+    from fedres.tables.online_models import ModelShape, OnlineModels
     from fedres.tables.regressor import FedResRegressor
 
     model: Any = (FedResClassifier if settings.positive else FedResRegressor)(
@@ -63,7 +62,7 @@ def _write(
     width = settings.width_local + 1
     shared = _with_constant(w_global, settings.width_global)[None]
     model._models = OnlineModels.unpack(
-        Widths(settings.width_global, settings.width_local, settings.loss, settings.eta),
+        ModelShape(settings.width_global, settings.width_local, settings.loss, settings.eta),
         {"weights": shared, "squares": np.ones_like(shared)},
         {
             "start": width * np.arange(len(clients) + 1),

@@ -5,7 +5,7 @@ from typing import Any
 
 from fedres.core.feature_limit import clipped
 from fedres.core.messages import GlobalModel, Upload
-from fedres.core.sgd import Client, Server
+from fedres.core.parties import Client, Server
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import RowSource
 from fedres.flower.memory import Memory
@@ -28,8 +28,9 @@ def replay(
     """
     rule = settings.rule
     server = Server(rule, settings.width_global)
-    clients = {name: Client(rule, settings.width_global, settings.width_local) for name in sources}
-    published = [GlobalModel(0, server.global_.weights.copy(), 0.0, 0.0)]
+    widths = settings.width_global, settings.width_local
+    clients = {name: Client(rule, *widths, client=i) for i, name in enumerate(sources)}
+    published = [GlobalModel(0, server.global_.weights.copy(), *server.global_.reach)]
     made: dict[str, list[list[Upload]]] = {name: [] for name in sources}
     plan = {
         name: sorted((o for o in lines if o["client"] == name), key=_number) for name in sources

@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 
 from fedres.core.messages import GlobalModel, Upload
-from fedres.core.models import linear
-from fedres.flower import rows, server_kernel
+from fedres.core.models import LinearModel, batch_of, linear
+from fedres.core.primitives import view_of
+from fedres.core.sgd import Linear, Many
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.checks import RefusedError, checked
 from fedres.flower.jury import Jury
 from fedres.flower.members import Member
+from fedres.flower.row_by_row import apply_rows
 from fedres.flower.run_folder import CHECKPOINT, append_log, cut_log
 from fedres.flower.state_files import Arrays, read, write
 from fedres.flower.wire import Reply, Sent, Task
@@ -54,8 +56,12 @@ class ServerState:
     def __init__(
         self, settings: AppSettings, folder: Path, clock: Callable[[], float] = time.time
     ) -> None:
+        # Compiled code takes a moment to load, which a client need not wait for.
+        from fedres.core.compiled import compiled
+
+        self._learn = compiled(apply_rows, Linear, Many)
         self.settings, self.folder, self.clock = settings, folder, clock
-        self.global_ = settings.rule.global_model(settings.width_global)
+        self.global_ = LinearModel(settings.width_global, settings.rule, settings.rule.step)
         self.session = uuid.uuid4().hex
         self.version = 0
         self.rounds = self.before = 0.0
@@ -67,7 +73,7 @@ class ServerState:
         self._names: dict[int, str] = {}
         self._bad_nodes: Counter[int] = Counter()
         self._old = {0: self.global_.weights.copy()}
-        self._jury = Jury()
+        self._jury = Jury(settings.rule.loss)
         self._losses: list[tuple[float, float]] = []
         self._news: list[dict[str, Any]] = []
         self._alive = 1
@@ -104,9 +110,7 @@ class ServerState:
         return new
 
     def _task(self, node: int, member: Member | None, last: bool) -> tuple[int, Task]:
-        model = GlobalModel(
-            self.version, self.global_.weights, float(self.global_.low), float(self.global_.high)
-        )
+        model = GlobalModel(self.version, self.global_.weights, *self.global_.reach)
         waiting = tuple(task for task, flight in self.flights.items() if flight.node == node)
         task = Task(
             self.session,
@@ -198,24 +202,20 @@ class ServerState:
 
     def _apply(self, client: str, member: Member, upload: Upload) -> None:
         """Step along the rows, one after the other; nothing changes if that is impossible."""
-        model, x, residual = self.global_, upload.x_global, upload.residual
-        if self.settings.alignment == "arrival":
-            share = self._jury.apply(
-                model, client, lambda: server_kernel.learn(model, x, residual, upload.y)
-            )
-        elif upload.version in self._old:
-            model.see(upload.y)
-            seen = linear(x, self._old[upload.version], model.constant)
-            slopes = model.slope(seen + residual, upload.y)
-            share = self._jury.apply(model, client, lambda: rows.move(model, x, slopes))
-        else:
-            raise RefusedError("model too old")
+        model, rule, flight = self.global_, self.settings.rule, batch_of(upload.y)
+        flight.sent[:] = upload.residual
+        if rule.looks_back:
+            if upload.version not in self._old:
+                raise RefusedError("model too old")
+            flight.seen[:] = linear(upload.x_global, self._old[upload.version], model.constant)
+        terms, side = rule.terms(np.ones(1, np.float32)), model.on(view_of(upload.x_global))
+        share = self._jury.apply(model, client, lambda: self._learn(terms, side, flight))
         self._jury.hear(client, upload)
         member.held_back += share < 1
 
     def _keep(self) -> None:
         """Old models, for the alignments that look back."""
-        if self.settings.alignment != "arrival":
+        if self.settings.rule.looks_back:
             self._old[self.version] = self.global_.weights.copy()
             self._old.pop(self.version - self.settings.history - 1, None)
 
@@ -263,11 +263,11 @@ class ServerState:
             "version": self.version,
             "rounds": self.rounds,
             "seconds": self.seconds,
-            "range": [float(self.global_.low), float(self.global_.high)],
+            "range": list(self.global_.reach),
             "best": [self.best, self.best_round],
             "strangers": dict(self.strangers),
             "members": {name: asdict(member) for name, member in self.members.items()},
-            "old": list(self._old) if self.settings.alignment != "arrival" else [],
+            "old": list(self._old) if self.settings.rule.looks_back else [],
         }
         arrays: Arrays = {"weights": self.global_.weights, "squares": self.global_.squares}
         if facts["old"]:
@@ -286,7 +286,7 @@ class ServerState:
                 f"settings say {self.global_.weights.size}: resume with the settings it began with"
             )
         self.global_.weights[:], self.global_.squares[:] = arrays["weights"], arrays["squares"]
-        self.global_.low, self.global_.high = map(np.float32, facts["range"])
+        self.global_.reach = tuple(facts["range"])
         self.session, self.version, self.rounds, self.before = (
             facts[name] for name in ("session", "version", "rounds", "seconds")
         )

@@ -5,21 +5,20 @@
 The server stays that of `fedres.core.sgd`: f(x^l) is all it ever sees of a local model.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from fedres.core import sgd
+from fedres.core import parties
 from fedres.core.messages import Upload
+from fedres.core.rule import Rule
 from fedres.core.types import F32, Matrix
 from fedres.core.views import as_matrix
+from fedres.learners.foreign_side import Foreign
 from fedres.learners.protocol import LocalLearner
 
 
-class LearnerClient(sgd.Client):
+class LearnerClient(parties.Client):
     """A client of FedRes.SGD whose local model is a `LocalLearner`.
 
     Where its learner fails or predicts something that is not a finite number, `predict` and
@@ -43,9 +42,9 @@ class LearnerClient(sgd.Client):
     --------
     >>> from sklearn.linear_model import SGDRegressor
     >>> from fedres.learners import SklearnLearner
-    >>> rule = sgd.Rule()
+    >>> rule = Rule()
     >>> client = LearnerClient(rule, 2, SklearnLearner(SGDRegressor()))
-    >>> server = sgd.Server(rule, 2)
+    >>> server = parties.Server(rule, 2)
     >>> x_global, x_local = np.float32([[1.0, 0.0]]), np.float32([[2.0]])
     >>> for _ in range(20):
     ...     prediction = client.predict(x_global, x_local)
@@ -58,7 +57,7 @@ class LearnerClient(sgd.Client):
 
     def __init__(
         self,
-        rule: sgd.Rule,
+        rule: Rule,
         width_global: int,
         learner: LocalLearner,
         client: int = 0,
@@ -70,21 +69,12 @@ class LearnerClient(sgd.Client):
         self.name = client if name is None else name
         self._width_global = width_global
         self._bits = rule.residual_bits
-        if rule.alignment == "aligned":
-            raise ValueError(
-                "learners learn at once and cannot wait for the server as alignment='aligned' "
-                "asks: use 'arrival'"
-            )
-        if learner.loss != rule.loss.name:
-            raise ValueError(
-                f"{learner!r} of client {self.name!r} learns the {learner.loss} loss, the "
-                f"federation the {rule.loss.name} loss: all must learn the same"
-            )
+        check_learner(rule, learner, self.name)
 
     def predict(self, x_global: Matrix, x_local: Matrix) -> F32:
         """f(x^g; w^g) + f(x^l), clipped to the labels seen; learns nothing."""
         x_global = self._global_rows(x_global, x_local.shape[0], "x_local")
-        return self.local.clip(self._seen(x_global) + self._residual(x_local))
+        return self.local.clip(self.global_.f(x_global) + self._local_side(x_local).say(0, x_local))
 
     def observe(self, x_global: Matrix, x_local: Matrix, y: F32) -> Upload | None:
         """Learn from samples; an upload once the batch is full, else None."""
@@ -96,12 +86,10 @@ class LearnerClient(sgd.Client):
         self.rule.loss.check(y)
         return super().observe(self._global_rows(x_global, len(y), "y"), x_local, y)
 
-    def _learn(self, x_local: Matrix, y: F32, seen: F32) -> F32:
-        residual = self._residual(x_local)
-        with self._naming_it("learn"):
-            self.learner.learn(x_local, y, seen)
-        self.local.see(y)
-        return residual
+    def _local_side(self, x_local: Matrix) -> Foreign:
+        return Foreign(
+            [self.learner], [self.name], [x_local], np.zeros(2, np.int64), self.local.models
+        )
 
     def _global_rows(self, x: Matrix, rows: int, beside: str) -> Matrix:
         x = as_matrix(x, "x_global", x.shape[0])
@@ -112,28 +100,16 @@ class LearnerClient(sgd.Client):
             )
         return x
 
-    def _residual(self, x_local: Matrix) -> F32:
-        with self._naming_it("predict"):
-            return _finite(self.learner.predict(x_local), x_local.shape[0])
 
-    @contextmanager
-    def _naming_it(self, task: str) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            raise ValueError(
-                f"{self.learner!r} of client {self.name!r} could not {task}, and nothing was "
-                f"sent: {error}"
-            ) from error
-
-
-def _finite(said: ArrayLike, rows: int) -> F32:
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes inf, and is refused
-        residual = np.asarray(said, np.float32)
-    if residual.shape != (rows,):
+def check_learner(rule: Rule, learner: LocalLearner, name: Any) -> None:
+    """Refuse a learner that cannot follow a rule."""
+    if rule.waits:
         raise ValueError(
-            f"it must give {rows} numbers, one a row, not an array of shape {residual.shape}"
+            f"learners learn at once and cannot wait for the server as alignment="
+            f"{rule.alignment!r} asks: use 'arrival'"
         )
-    if (bad := residual[~np.isfinite(residual)]).size:
-        raise ValueError(f"it must give finite numbers, not {bad[0]}")
-    return residual
+    if learner.loss != rule.loss.name:
+        raise ValueError(
+            f"{learner!r} of client {name!r} learns the {learner.loss} loss, the "
+            f"federation the {rule.loss.name} loss: all must learn the same"
+        )

@@ -1,6 +1,13 @@
 """The linear model of fedres as a local learner."""
 
-from fedres.core.sgd import Rule
+from dataclasses import replace
+
+import numpy as np
+
+from fedres.core import sgd
+from fedres.core.models import LinearModel, batch_of
+from fedres.core.primitives import view_of
+from fedres.core.rule import Rule
 from fedres.core.types import F32, Matrix
 
 
@@ -20,7 +27,6 @@ class LinearLearner:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from fedres.core.steps import Adaptive
     >>> learner = LinearLearner(Rule(Adaptive(0.1)), width=1)
     >>> x, y, offset = np.float32([[2.0]]), np.float32([1.0]), np.float32([0.25])
@@ -33,9 +39,9 @@ class LinearLearner:
     def __init__(
         self, rule: Rule, width: int, weight: float = 1.0, initial: F32 | None = None
     ) -> None:
-        self.model = rule.local_model(width, initial)
-        self.weight = weight
+        self.model = LinearModel(width, rule, rule.step_of_clients, initial)
         self.loss = rule.loss.name
+        self._terms = replace(rule, alignment="arrival").terms(np.array([weight], np.float32))
 
     def __repr__(self) -> str:
         return f"LinearLearner(width={self.model.width})"
@@ -46,5 +52,6 @@ class LinearLearner:
 
     def learn(self, x: Matrix, y: F32, offset: F32) -> None:
         """One step along the mean gradient of the rows."""
-        self.model.see(y)
-        self.model.move(x, self.model.slope(offset + self.model.f(x), y), self.weight)
+        flight, side = batch_of(y), self.model.on(view_of(x))
+        flight.seen[:], flight.own[:] = offset, self.model.f(x)
+        sgd.learn(side, self._terms, 0, flight, 0, len(y))

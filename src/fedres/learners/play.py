@@ -1,20 +1,23 @@
 """`play`: a federation whose clients have local models of any kind, in one process."""
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from fedres.core import clock
 from fedres.core.delays import Delay, as_delay
-from fedres.core.messages import GlobalModel
-from fedres.core.schedule import draw_delays, spread
-from fedres.core.sgd import Rule, Server
+from fedres.core.parties import Server
+from fedres.core.rule import Rule
+from fedres.core.schedule import plan
+from fedres.core.sgd import Linear, new_flight, new_models
 from fedres.core.types import F32
 from fedres.core.views import client_rows
-from fedres.learners.learner_client import LearnerClient
+from fedres.learners.foreign_side import Foreign
+from fedres.learners.learner_client import LearnerClient, check_learner
 from fedres.learners.protocol import LocalLearner
+from fedres.simulation.dealing import new_deck
 from fedres.simulation.federation import Federation
 
 
@@ -89,53 +92,47 @@ def play(
     rule = rule or Rule()
     _check(federation, learners, rounds)
     rows, ids = federation.train, federation.clients
-    views = (rows.x_global, rows.x_local)
-    samples = [
-        (*(client_rows(view, rows.row_start, i) for view in views), y)
-        for i, y in enumerate(np.split(rows.y, rows.row_start[1:-1]))
-    ]
-    clients = [
-        LearnerClient(rule, federation.width_global, learners[name], i, name)
-        for i, name in enumerate(ids)
-    ]
-    server = Server(rule, federation.width_global)
-
-    last = rows.counts if rounds is None else np.full(len(ids), rounds)
-    turns = int(-(-last.max() // rule.batch))
-    up, down = draw_delays(as_delay(delay), len(ids), turns, rule.batch, seed)
-    active: dict[int, list[int]] = defaultdict(list)
-    for n, i in np.transpose(spread(last, 1, rule.batch)).tolist():
-        active[n].append(i)
-    to_server: dict[int, list[Any]] = defaultdict(list)
-    to_client: dict[int, list[tuple[int, GlobalModel]]] = defaultdict(list)
-    seen, losses = np.zeros(len(ids), int), np.zeros(len(ids))
-    predictions = np.full((len(ids), rounds or turns * rule.batch), np.nan, np.float32)
-    for n in range(turns):
-        for i, model in to_client.pop(n, []):
-            clients[i].refresh(model)
-        for i in active[n]:
-            k = np.arange(seen[i], min(seen[i] + rule.batch, last[i])) % rows.counts[i]
-            seen[i] += len(k)
-            x_global, x_local, y = (part[k] for part in samples[i])
-            guess = clients[i].predict(x_global, x_local)
-            predictions[i, n * rule.batch :][: len(k)] = guess
-            losses[i] += rule.loss.value(guess, y).sum(dtype=np.float64)
-            # the last batch may not be full
-            upload = clients[i].observe(x_global, x_local, y) or clients[i].flush()
-            to_server[n + int(up[i, n])].append(upload)
-        for upload in sorted(to_server.pop(n, []), key=lambda one: (one.client, one.round)):
-            server.apply(upload)
-        model = server.publish()
-        for i in range(len(ids)):
-            to_client[n + 1 + int(down[i, n + 1])].append((i, model))
-    for client in clients:
-        client.refresh(model)
-    return Played(
-        dict(zip(ids, (losses / last).tolist(), strict=True)),
-        predictions,
-        dict(zip(ids, clients, strict=True)),
-        server,
+    for name in ids:
+        check_learner(rule, learners[name], name)
+    seen = rows.counts if rounds is None else np.full(len(ids), rounds)
+    turns = int(-(-seen.max() // rule.batch))
+    layout = plan(
+        len(ids),
+        turns,
+        rule.batch,
+        as_delay(delay),
+        frozen=not rule.step.adaptive,
+        passes=None if rounds else (rows.counts, 1),
+        seed=seed,
     )
+    total = rounds or turns * rule.batch
+    deck = new_deck(rows.y, rows.row_start, turns, total, cycle=rounds is not None)
+    server = Server(rule, federation.width_global)
+    global_ = Linear(
+        rows.x_global,
+        new_models(rows.x_global.width[:1], rule.constant, rule.reach, layout.times.history),
+        np.float32(rule.step.eta),
+        np.zeros(federation.width_global + 1, np.float32),
+    )
+    local = Foreign(
+        [learners[name] for name in ids],
+        list(ids),
+        [client_rows(rows.x_local, rows.row_start, i) for i in range(len(ids))],
+        rows.row_start,
+        new_models(np.zeros(len(ids), np.int64), False, rule.reach),
+    )
+    terms = rule.terms(np.ones(len(ids), np.float32))
+    flight = new_flight(layout.depth, len(ids), rule.batch)
+    with np.errstate(all="ignore"):
+        clock.play(deck, terms, layout.times, global_, local, flight, np.empty((0, 0), np.float32))
+    server.go_on_from(global_.models, turns % layout.times.history, turns)
+    clients = {}
+    for i, name in enumerate(ids):
+        clients[name] = LearnerClient(rule, federation.width_global, learners[name], i, name)
+        clients[name].local.reach = local.models.low[i], local.models.high[i]
+        clients[name].refresh(server.current())
+    losses = (deck.loss_by_client / seen).tolist()
+    return Played(dict(zip(ids, losses, strict=True)), deck.predictions.T, clients, server)
 
 
 def _check(

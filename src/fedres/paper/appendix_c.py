@@ -19,7 +19,7 @@ from fedres.core.types import F64
 from fedres.simulation.engine import simulate
 from fedres.simulation.federation import Federation
 from fedres.simulation.parallel import map_in_order
-from fedres.simulation.settings import Method
+from fedres.simulation.settings import SGD_METHODS, Method
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +66,7 @@ def rollout(seed: int) -> list[dict[str, object]]:
             constant=False,
             initial_global=[1.0, 0.0],
             initial_local=[1.0, 0.0],
-            step=Adaptive(1.0, clip=False),
+            step=Adaptive(1.0, clip=False) if method in SGD_METHODS else None,
             keep_path=True,
         )
         average = np.cumsum(run.loss_by_round) / np.arange(1, ROUNDS + 1)
@@ -80,11 +80,11 @@ def rollout(seed: int) -> list[dict[str, object]]:
 
 
 def appendix_c(
-    rollouts: int = 50, cores: int | None = None, progress: bool = False
+    rollouts: int = 50, n_jobs: int | None = None, progress: bool = False
 ) -> "pd.DataFrame":
     """All rollouts: method, seed, round, average loss so far, and the two weights of w^g."""
     import pandas as pd
 
     bar = "appendix C" if progress else None
-    rows = [row for part in map_in_order(rollout, range(rollouts), cores, bar) for row in part]
+    rows = [row for part in map_in_order(rollout, range(rollouts), n_jobs, bar) for row in part]
     return pd.DataFrame(rows)

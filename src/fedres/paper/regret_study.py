@@ -95,14 +95,14 @@ def measure(job: tuple[Point, int, float]) -> float:
 def regret(
     seeds: int = MOST_SEEDS,
     points: Sequence[Point] = POINTS,
-    cores: int | None = None,
+    n_jobs: int | None = None,
     progress: bool = False,
 ) -> "pd.DataFrame":
     """One row a point and seed: the point, eta, and the regret measured."""
     import pandas as pd
 
     def all_of(jobs: list[tuple[Point, int, float]], what: str) -> list[float]:
-        return map_in_order(measure, jobs, cores, what if progress else None)
+        return map_in_order(measure, jobs, n_jobs, what if progress else None)
 
     grid = [
         (point, factor * 2 * point.batch / np.sqrt(point.rounds))

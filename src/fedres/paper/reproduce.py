@@ -118,7 +118,7 @@ def reproduce(
     *,
     seeds: int = 50,
     store: RunStore | None = None,
-    cores: int | None = None,
+    n_jobs: int | None = None,
     backend: Backend = "joblib",
     progress: bool = False,
 ) -> Reproduction:
@@ -134,7 +134,7 @@ def reproduce(
         Federations each number is an average over.
     store
         Keeps finished runs; None keeps nothing.
-    cores, backend
+    n_jobs, backend
         As in `fedres.sweep`.
     progress
         Whether to show progress bars.
@@ -150,12 +150,12 @@ def reproduce(
     import pandas as pd
 
     store = store or RunStore(None)
-    meter = Meter(count_cores(cores))
+    meter = Meter(count_cores(n_jobs))
 
     def run(todo: Sequence[Case], what: str) -> "pd.DataFrame":
         began = perf_counter()
         table = run_cases(
-            todo, store, cores=cores, backend=backend, progress=what if progress else None
+            todo, store, n_jobs=n_jobs, backend=backend, progress=what if progress else None
         )
         meter.add(perf_counter() - began, **table.attrs["new"])
         return table
@@ -167,7 +167,7 @@ def reproduce(
                 f"{name} has too few rows for even {min(CLIENTS)} clients: leave it out"
             )
     synthetic = {
-        name: _kept(store, name, seeds, cores, progress) for name in wanted if name in SYNTHETIC
+        name: _kept(store, name, seeds, n_jobs, progress) for name in wanted if name in SYNTHETIC
     }
     if not swept:
         return Reproduction(
@@ -199,7 +199,7 @@ def reproduce(
 
 
 def _kept(
-    store: RunStore, figure: str, seeds: int, cores: int | None, progress: bool
+    store: RunStore, figure: str, seeds: int, n_jobs: int | None, progress: bool
 ) -> "pd.DataFrame":
     """The table of a figure that needs no data set: from the store, or computed and kept there."""
     import pandas as pd
@@ -210,7 +210,7 @@ def _kept(
     found = store.get([key])
     if not found:
         compute = appendix_c.appendix_c if figure == "appendix-c" else regret.regret
-        table = compute(seeds, cores=cores, progress=progress)
+        table = compute(seeds, n_jobs=n_jobs, progress=progress)
         store.put({key: {str(column): table[column].tolist() for column in table}})
         return table
     return pd.DataFrame(found[key])

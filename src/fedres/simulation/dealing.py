@@ -7,7 +7,7 @@ import numpy as np
 from fedres.core.clock import meet
 from fedres.core.losses import value
 from fedres.core.schedule import Times, held
-from fedres.core.sgd import Flight, Terms, U, clip, count, predict, set_count
+from fedres.core.sgd import Flight, Terms, U, bounds, clip, count, predict, set_count
 from fedres.core.types import F32, F64, I32, I64
 
 
@@ -30,6 +30,60 @@ class Deck(NamedTuple):
     weight_by_round: F64
     loss_by_client: F64
     stored_sent: I64
+
+
+def new_deck(
+    y: F32,
+    row_start: I64,
+    rounds: int,
+    total: int,
+    *,
+    cycle: bool,
+    shuffle: bool = False,
+    seed: int = 0,
+    stored: I64 | None = None,
+    alone: Any = None,
+) -> Deck:
+    """A deck of which nothing has been dealt.
+
+    Parameters
+    ----------
+    y, row_start
+        Labels of all rows, sorted by client, and where those of each begin.
+    rounds, total
+        Rounds of a run, and samples that a client sees in them at most.
+    cycle
+        Whether clients go round and round through their rows.
+    shuffle, seed
+        Whether each pass is in a new order, and what decides it.
+    stored
+        Values that a row takes in a message, where rows differ in that.
+    alone
+        Which clients have no local model; None for none of them.
+    """
+    clients = len(row_start) - 1
+    order = np.arange(len(y)) - np.repeat(row_start[:-1], np.diff(row_start))
+    without = np.zeros(clients, np.int32)
+    if alone is not None:
+        without[alone] = 1
+    return Deck(
+        y,
+        row_start,
+        order.astype(np.int32),
+        np.zeros(clients, np.int64),
+        np.zeros(clients, np.int64),
+        np.empty(0, np.int64) if stored is None else stored,
+        without,
+        total,
+        cycle,
+        shuffle,
+        seed,
+        np.full((total, clients), np.nan, np.float32),
+        np.zeros(rounds),
+        np.zeros(rounds),
+        np.zeros(clients),
+        np.zeros(1, np.int64),
+    )
 
 
 def shuffle_rows(order: I32, first: int, last: int, seed: int, client: int, epoch: int) -> None:
@@ -80,21 +134,22 @@ def _(
     base = n % flight.depth * len(terms.weight)
     most = min(flight.samples.batch, deck.total - n * flight.samples.batch)
     for e in range(first, last):
-        i = times.active.who[U(e)]
+        i: Any = np.int64(times.active.who[U(e)])
         deal(deck, i, most, flight, base + i)
     total = mass = np.float64(0)
     for e in range(first, last):
-        i = times.active.who[U(e)]
+        i = np.int64(times.active.who[U(e)])
         version = held(times, n, i)
         c = (base + i) * flight.samples.batch
         end = c + count(flight.samples, base + i)
         predict(terms, global_, version, local, i, flight, c, end)
         # Without a local model it is the server that knows the range of labels.
         alone = deck.alone[U(i)] == 1
-        low = global_.models.low[U(version)] if alone else local.models.low[U(i)]
-        high = global_.models.high[U(version)] if alone else local.models.high[U(i)]
+        low, high = bounds(global_, version) if alone else bounds(local, i)
         for q in range(U(end - c)):
             at = U(c) + q
+            if alone:
+                flight.sent[at] = flight.own[at]  # nothing, and not rounded to few bits
             prediction = clip(flight.seen[at] + flight.own[at], low, high)
             loss = value(terms.loss, prediction, flight.label[at])
             deck.predictions[U(n * flight.samples.batch) + q, U(i)] = prediction

@@ -1,7 +1,6 @@
 """`simulate`: a federation and a method in, a `Run` out."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -9,20 +8,22 @@ import numpy as np
 
 from fedres.core import clock
 from fedres.core.delays import Delay, as_delay
-from fedres.core.erm import is_squared
-from fedres.core.losses import Loss, find_loss
-from fedres.core.messages import Ledger, model_bytes, upload_bytes
-from fedres.core.schedule import never, plan
-from fedres.core.sgd import Alignment, Linear, Many, One, new_flight, new_models
-from fedres.core.steps import Adaptive, Step
-from fedres.core.types import F32, F64, I32, I64
-from fedres.core.views import View
-from fedres.simulation import scoring
-from fedres.simulation.dealing import Deck
-from fedres.simulation.federation import Federation, Rows, sides
-from fedres.simulation.run import LocalWeights, Run
-from fedres.simulation.settings import SGD_METHODS, ClientWeight, Initial, Method, Settings
-from fedres.simulation.sparse_columns import known_columns, own_columns
+from fedres.core.erm import ErmRule
+from fedres.core.losses import SQUARED, Loss, find_loss
+from fedres.core.sgd import Alignment, Many, One, new_flight
+from fedres.core.steps import Step
+from fedres.simulation.dealing import Deck, new_deck
+from fedres.simulation.erm_sides import ErmSides
+from fedres.simulation.federation import Federation
+from fedres.simulation.run import Run
+from fedres.simulation.settings import (
+    ClientWeight,
+    Initial,
+    Method,
+    Settings,
+    options_of,
+)
+from fedres.simulation.sgd_sides import SgdSides
 
 
 def simulate(
@@ -32,21 +33,21 @@ def simulate(
     rounds: int | None = None,
     passes: int = 1,
     delay: int | Delay = 0,
-    step: Step = Adaptive(0.5),
+    step: Step | None = None,
     local_step: Step | None = None,
-    alignment: Alignment = "arrival",
+    alignment: Alignment | None = None,
     loss: str | Loss = "squared",
     batch: int = 1,
     radius: float | None = None,
     client_weight: ClientWeight | None = None,
     constant: bool = True,
-    residual_bits: int = 32,
+    residual_bits: int | None = None,
     shuffle: bool = True,
     seed: int = 0,
     initial_global: Initial | None = None,
     initial_local: Initial | None = None,
-    ridge: float = 0.0,
-    solve_every: int = 1,
+    ridge: float | None = None,
+    solve_every: int | None = None,
     keep_path: bool = False,
     compiled: bool = True,
 ) -> Run:
@@ -70,11 +71,12 @@ def simulate(
     delay
         Rounds that messages are late: a `Delay`, or a round trip to be split evenly.
     step
-        `Adaptive(eta)` or `Sgd(eta)`, for both sides.
+        Of SGD: `Adaptive(eta)` or `Sgd(eta)`, for both sides; `Adaptive(0.5)` if None.
     local_step
-        The clients' own step (eta_i) where it is not the server's (eta); of the same kind.
+        Of SGD: the clients' own step (eta_i) where it is not the server's (eta); of the same kind.
     alignment
-        Which pair of models gradients are taken at: ``arrival``, ``aligned`` or ``asymmetric``.
+        Of SGD: which pair of models gradients are taken at, ``arrival`` (if None), ``aligned``,
+        ``asymmetric`` or ``late``.
     loss
         ``squared`` or ``logistic`` (labels -1 and 1).
     batch
@@ -87,7 +89,7 @@ def simulate(
     constant
         Whether every model has a feature that is always 1.
     residual_bits
-        1 to 8, 16 or 32 bits for each residual sent.
+        1 to 8, 16 or 32 (if None) bits for each residual sent; ``fedres-erm`` sends none.
     shuffle
         Whether each pass goes through a client's rows in a new random order.
     seed
@@ -96,13 +98,13 @@ def simulate(
         Weights that models begin with, zeros if None; the constant's comes last and may be left
         out. Local ones for all clients alike, or one row a client, or by client.
     ridge
-        Of the methods that minimise: the weight of ||w||^2 in each argmin.
+        Of the methods that minimise: the weight of ||w||^2 in each argmin; 0 if None.
     solve_every
-        Of the methods that minimise: rounds from one argmin to the next.
+        Of the methods that minimise: rounds from one argmin to the next; 1 if None.
     keep_path
         Whether `Run.global_path` is kept.
     compiled
-        False runs the objects of `fedres.core` instead: the same result, slowly.
+        False runs the same functions without the compiler: the same result, slowly.
 
     Examples
     --------
@@ -114,213 +116,75 @@ def simulate(
     >>> run.accuracy > simulate(federation, "central", rounds=500, delay=20).accuracy
     True
     """
+    options = options_of(
+        method, step=step, local_step=local_step, alignment=alignment, residual_bits=residual_bits,
+        ridge=ridge, solve_every=solve_every,
+    )  # fmt: skip
     settings = Settings(
-        method, rounds, passes, as_delay(delay), step, local_step, alignment, find_loss(loss),
-        batch, radius, client_weight, constant, residual_bits, shuffle, seed,
-        initial_global, initial_local, ridge, solve_every, keep_path,
+        method, options, rounds, passes, as_delay(delay), find_loss(loss), batch, radius,
+        client_weight, constant, shuffle, seed, initial_global, initial_local, keep_path,
     )  # fmt: skip
     settings.check(federation)
-    if method in SGD_METHODS:
-        return _simulate(federation, settings, compiled)
-    if compiled and is_squared(settings.loss):
-        from fedres.simulation.erm_engine import simulate_erm
-
-        return simulate_erm(federation, settings)
-    from fedres.simulation.reference import simulate_reference
-
-    return simulate_reference(federation, settings)
+    if isinstance(options, ErmRule):
+        # scipy minimises other losses, which cannot be compiled
+        compiled = compiled and settings.loss == SQUARED
+        return _play(federation, settings, ErmSides(federation, settings, options), compiled)
+    return _play(federation, settings, SgdSides(federation, settings, options), compiled)
 
 
-def _simulate(federation: Federation, settings: Settings, compiled: bool) -> Run:
-    """Play a run of FedRes.SGD or a baseline: the same functions, compiled or not."""
-    run, score = (clock.play, scoring.joint) if not compiled else _compiled(settings.batch)
-    rule, rows, batch = settings.rule(federation), federation.train, settings.batch
-    clients = len(federation.clients)
+def _play(
+    federation: Federation, settings: Settings, sides: SgdSides | ErmSides, compiled: bool
+) -> Run:
+    """Play a run: the same functions, compiled or not."""
+    compile_: Callable[..., Any] = _compiler() if compiled else _as_it_stands
+    rows, clients, batch = federation.train, len(federation.clients), settings.batch
     turns, total = settings.turns(federation), settings.total(federation)
-    xg, xl = sides(federation, rows, settings.method)
-    full_width = xl.width
-    columns = None
-    if xl.sparse and settings.initial_local is None:
-        xl, columns = own_columns(xl, rows.row_start)
-    connected = bool(xg.width[0])  # else there is no server and nothing to wait for
-    layout = plan(
-        clients,
-        turns,
-        batch,
-        settings.delay if connected else Delay(),
-        waits=connected and settings.alignment in ("aligned", "late"),
-        frozen=not settings.step.adaptive,
-        passes=None if settings.cycle else (rows.counts, settings.passes),
-        seed=settings.seed,
-    )
-    times = layout.times if connected else layout.times._replace(due_server=never(turns))
-    weight = settings.weights(federation)
-    terms = (rule if connected else replace(rule, alignment="arrival")).terms(weight)
-    global_ = Linear(
-        xg,
-        new_models(xg.width[:1], settings.constant, rule.reach, times.history),
-        np.float32(settings.step.eta),
-        np.zeros(int(xg.width[0]) + 1, np.float32),
-    )
-    local = Linear(
-        xl,
-        new_models(xl.width, settings.constant, rule.reach),
-        np.float32(rule.step_of_clients.eta),
-        np.zeros(int(xl.width.max()) + 1, np.float32),
-    )
-    begin_global, begin_local = settings.initial(federation, int(xg.width[0]), xl.width)
-    global_.models.weights[: len(begin_global)] = begin_global
-    if settings.initial_local is not None:
-        for weights, start in zip(begin_local, local.models.start, strict=True):
-            local.models.weights[start : start + len(weights)] = weights
-    path = np.zeros((turns + 1 if settings.keep_path else 0, len(begin_global)), np.float32)
-    path[:1] = begin_global
-    deck = Deck(
+    path = np.zeros((turns + 1 if settings.keep_path else 0, len(sides.begin_global)), np.float32)
+    path[:1] = sides.begin_global
+    deck = new_deck(
         rows.y,
         rows.row_start,
-        row_order(rows),
-        *np.zeros((2, clients), np.int64),
-        np.diff(xg.indptr) if xg.sparse else np.empty(0, np.int64),
-        (xl.width == 0).astype(np.int32),
+        turns,
         total,
-        settings.cycle,
-        settings.shuffle,
-        settings.seed,
-        np.full((total, clients), np.nan, np.float32),
-        *np.zeros((2, turns)),
-        np.zeros(clients),
-        np.zeros(1, np.int64),
+        cycle=settings.cycle,
+        shuffle=settings.shuffle,
+        seed=settings.seed,
+        stored=sides.stored,
+        alone=sides.xl.width == 0,
     )
+    flight = new_flight(sides.plan.depth, clients, batch, sides.dtype)
+    kinds = (Deck, *sides.kinds, One if batch == 1 else Many)
+    play = compile_(clock.play, *kinds, allocates=sides.allocates)
     began = perf_counter()
     with np.errstate(all="ignore"):  # a run may diverge, and shuffles overflow on purpose
-        run(deck, terms, times, global_, local, new_flight(layout.depth, clients, batch), path)
-        version = turns % times.history
-        tested = None
-        if federation.test is not None:
-            test = federation.test
-            tested = np.empty(len(test.y), np.float32)
-            xg_test, xl_test = sides(federation, test, settings.method)
-            if columns is not None:
-                xl_test = known_columns(xl_test, test.row_start, columns, xl.width)
-            final = global_._replace(x=xg_test), local._replace(x=xl_test)
-            score(final[0], version, final[1], test.row_start, tested)
+        play(deck, sides.terms, sides.times, sides.global_, sides.local, flight, path)
+        tested = None if federation.test is None else sides.test(compile_)
     seconds = perf_counter() - began
-    start = global_.models.start[version]
-    return finish(
-        federation,
-        settings,
-        deck.predictions.T,
-        deck.loss_by_round,
-        deck.weight_by_round,
-        deck.loss_by_client,
-        global_.models.weights[start : start + len(begin_global)].copy(),
-        LocalWeights(
-            local.models.weights, local.models.start, full_width, local.models.constant, columns,
-            xl.width,
-        ),
-        _bytes(federation, settings, xg, xl, layout.arrivals, int(deck.stored_sent[0])),
-        tested,
-        seconds,
-        path if settings.keep_path else None,
-    )  # fmt: skip
-
-
-def _compiled(batch: int) -> tuple[Any, Any]:
-    # A compiler takes a moment to load, which the command line should not wait for.
-    from fedres.core.compiled import compiled
-
-    return compiled(clock.play, Deck, Linear, One if batch == 1 else Many), compiled(scoring.joint)
-
-
-def row_order(rows: Rows) -> I32:
-    """The numbers of each client's rows, from 0, in the order in which they stand."""
-    order = np.arange(len(rows.y), dtype=np.int32)
-    order -= np.repeat(rows.row_start[:-1], rows.counts).astype(np.int32)
-    return order
-
-
-def finish(
-    federation: Federation,
-    settings: Settings,
-    predictions: F32,
-    loss_by_round: F64,
-    weight_by_round: F64,
-    loss_by_client: F64,
-    w_global: F32,
-    w_local: Sequence[F32],
-    ledger: Ledger,
-    test_predictions: F32 | None,
-    seconds: float,
-    path: F32 | None,
-) -> Run:
-    """Turn sums of losses into averages."""
-    seen = settings.rounds or settings.passes * federation.train.counts
+    ledger = sides.ledger(int(deck.stored_sent[0]))
+    seen = settings.rounds or settings.passes * rows.counts
     with np.errstate(invalid="ignore"):  # rounds in which all clients rest have no loss
         return Run(
             federation,
             settings,
-            predictions,
-            float(loss_by_round.sum() / weight_by_round.sum()),
-            loss_by_round / weight_by_round,
-            loss_by_client / seen,
-            w_global,
-            w_local,
+            deck.predictions.T,
+            float(deck.loss_by_round.sum() / deck.weight_by_round.sum()),
+            deck.loss_by_round / deck.weight_by_round,
+            deck.loss_by_client / seen,
+            *sides.weights(),
             ledger.up,
             ledger.down,
-            test_predictions,
+            tested,
             seconds,
-            path,
+            path if settings.keep_path else None,
         )
 
 
-def _bytes(
-    federation: Federation, settings: Settings, xg: View, xl: View, arrivals: int, features: int
-) -> Ledger:
-    """The size of all messages of a run of SGD."""
-    if not xg.width[0]:
-        return Ledger()
-    bits = np.where(xl.width > 0, settings.residual_bits, 0)
-    if not xg.sparse:
-        seen = settings.rounds or settings.passes * federation.train.counts
-        features = int((seen * xg.width).sum())
-    ledger = count_bytes(federation, settings, bits, xg.sparse, features)
-    if settings.alignment == "aligned":
-        ledger.down += 4 * arrivals
-    return ledger
+def _compiler() -> Callable[..., Any]:
+    # A compiler takes a moment to load, which the command line should not wait for.
+    from fedres.core.compiled import compiled
+
+    return compiled
 
 
-def count_bytes(
-    federation: Federation,
-    settings: Settings,
-    bits: I64,
-    packed: bool,
-    features: int,
-    extra: I64 | int = 0,
-) -> Ledger:
-    """The size of all uploads and of the global models fetched with them.
-
-    Parameters
-    ----------
-    federation, settings
-        Who sends, and how often.
-    bits
-        Bits a residual, by client.
-    packed, features
-        Whether features are sent sparse, and how many values are sent in all.
-    extra
-        Further bytes an upload, by client.
-    """
-    samples, passes = federation.train.counts, settings.passes
-    if settings.rounds is not None:
-        samples, passes = np.full_like(samples, settings.rounds), 1
-    full, rest = np.divmod(samples, settings.batch)
-
-    def size(count: I64) -> I64:
-        sizes: I64 = upload_bytes(count, 0, bits, packed) + extra
-        return sizes
-
-    batch = np.full_like(samples, settings.batch)
-    up = passes * int((full * size(batch) + np.where(rest > 0, size(rest), 0)).sum())
-    messages = passes * int((full + (rest > 0)).sum())
-    model = model_bytes(federation.width_global + settings.constant)
-    return Ledger(up + (8 if packed else 4) * features, messages * model)
+def _as_it_stands(function: Any, *_: type, allocates: bool = False) -> Any:  # noqa: ARG001
+    return function

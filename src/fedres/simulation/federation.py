@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedres.core.primitives import View
 from fedres.core.types import F32, I64, Matrix
 from fedres.core.views import (
-    View,
     as_blocks,
     as_matrix,
     bad_value,

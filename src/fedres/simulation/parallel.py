@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def run_all(
-    calls: Sequence[Callable[[], T]], cores: int | None = None, progress: str | None = None
+    calls: Sequence[Callable[[], T]], n_jobs: int | None = None, progress: str | None = None
 ) -> list[T]:
     """Make every call and return the results in order, the same whatever the number of cores.
 
@@ -17,48 +17,48 @@ def run_all(
     ----------
     calls
         Functions without arguments.
-    cores
-        How many to use; None for all.
+    n_jobs
+        How many cores to use; None for all.
     progress
         What to write before a progress bar; None for no bar.
 
     Examples
     --------
-    >>> run_all([lambda: 1, lambda: 2], cores=2)
+    >>> run_all([lambda: 1, lambda: 2], n_jobs=2)
     [1, 2]
     """
     from joblib import Parallel, delayed
 
     # The kernels release Python's lock: threads start at once, and nothing is copied.
-    pool = Parallel(n_jobs=count_cores(cores), backend="threading", return_as="generator")
+    pool = Parallel(n_jobs=count_cores(n_jobs), backend="threading", return_as="generator")
     return list(with_bar(pool(delayed(call)() for call in calls), len(calls), progress))
 
 
 def map_unordered(
-    function: Callable[[A], T], arguments: Sequence[A], cores: int | None, progress: str | None
+    function: Callable[[A], T], arguments: Sequence[A], n_jobs: int | None, progress: str | None
 ) -> Iterator[T]:
     """Call an importable function on each argument; results as they come.
 
     In processes: they start slowly, but do not wait for each other's Python.
     """
-    return _map(function, arguments, cores, progress, "generator_unordered")
+    return _map(function, arguments, n_jobs, progress, "generator_unordered")
 
 
 def map_in_order(
-    function: Callable[[A], T], arguments: Sequence[A], cores: int | None, progress: str | None
+    function: Callable[[A], T], arguments: Sequence[A], n_jobs: int | None, progress: str | None
 ) -> list[T]:
     """The same, all results at the end, in order."""
-    return list(_map(function, arguments, cores, progress, "generator"))
+    return list(_map(function, arguments, n_jobs, progress, "generator"))
 
 
 def _map(
     function: Callable[[A], T],
     arguments: Sequence[A],
-    cores: int | None,
+    n_jobs: int | None,
     progress: str | None,
     return_as: str,
 ) -> Iterator[T]:
-    jobs = count_cores(cores)
+    jobs = count_cores(n_jobs)
     if jobs == 1 or len(arguments) <= 1:
         return with_bar(map(function, arguments), len(arguments), progress)
     from joblib import Parallel, delayed
@@ -68,13 +68,13 @@ def _map(
     return with_bar(done, len(arguments), progress)
 
 
-def count_cores(cores: int | None) -> int:
+def count_cores(n_jobs: int | None) -> int:
     """The number asked for, or that of this machine which this process may use."""
-    if cores is not None and cores < 1:
-        raise ValueError(f"cores must be at least 1, not {cores}")
+    if n_jobs is not None and n_jobs < 1:
+        raise ValueError(f"n_jobs must be at least 1, not {n_jobs}: leave it out for all cores")
     from joblib import cpu_count
 
-    return cores or int(cpu_count())
+    return n_jobs or int(cpu_count())
 
 
 def with_bar(done: Iterable[T], total: int, progress: str | None) -> Iterator[T]:

@@ -1,18 +1,18 @@
 """What a run is asked to do, checked."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedres.core.delays import Delay
+from fedres.core.erm import ErmRule, PlayRule
 from fedres.core.losses import Loss
 from fedres.core.messages import check_bits
-from fedres.core.rule import Rule
 from fedres.core.sgd import ALIGNMENTS, Alignment
-from fedres.core.steps import Step
+from fedres.core.steps import Adaptive, Step
 from fedres.core.types import F32, I64
 from fedres.simulation.federation import Federation
 
@@ -25,48 +25,80 @@ ClientWeight = Literal["T/N"] | Sequence[float] | NDArray[np.floating] | Mapping
 
 
 @dataclass(frozen=True)
+class SgdOptions:
+    """What only methods that go by SGD know; see `simulate` for what each means."""
+
+    step: Step = Adaptive(0.5)
+    local_step: Step | None = None
+    alignment: Alignment = "arrival"
+    residual_bits: int = 32
+
+    def __post_init__(self) -> None:
+        choose("alignment", self.alignment, ALIGNMENTS)
+        check_bits(self.residual_bits)
+        if self.local_step is not None and type(self.local_step) is not type(self.step):
+            raise ValueError(
+                f"step and local_step must be of one kind, not {self.step} and {self.local_step}"
+            )
+
+
+Options = SgdOptions | ErmRule
+OPTIONS: dict[Method, type[Options]] = dict.fromkeys(SGD_METHODS, SgdOptions) | {
+    "fedres-erm": ErmRule,
+    "fictitious-play": PlayRule,
+}
+
+
+def options_of(method: Method, **given: Any) -> Options:
+    """The options of a method, by default those that are None; it has to know the others.
+
+    Examples
+    --------
+    >>> options_of("fedres-erm", step=None, ridge=1.0)
+    ErmRule(ridge=1.0, solve_every=1)
+    """
+    choose("method", method, METHODS)
+    given = {name: value for name, value in given.items() if value is not None}
+    known = {field.name for field in fields(OPTIONS[method])}
+    for name in given:
+        if name not in known:
+            who = [other for other in METHODS if hasattr(OPTIONS[other], name)]
+            raise ValueError(
+                f"{method} does not know {name}={given[name]!r}: leave it out, or use a method "
+                f"that does ({', '.join(who)})"
+            )
+    return OPTIONS[method](**given)
+
+
+@dataclass(frozen=True)
 class Settings:
     """The arguments of `simulate`; see there for what each means."""
 
     method: Method
+    options: Options
     rounds: int | None
     passes: int
     delay: Delay
-    step: Step
-    local_step: Step | None
-    alignment: Alignment
     loss: Loss
     batch: int
     radius: float | None
     client_weight: ClientWeight | None
     constant: bool
-    residual_bits: int
     shuffle: bool
     seed: int
     initial_global: Initial | None
     initial_local: Initial | None
-    ridge: float
-    solve_every: int
     keep_path: bool
 
     def __post_init__(self) -> None:
-        choose("method", self.method, METHODS)
-        choose("alignment", self.alignment, ALIGNMENTS)
-        for name in ("rounds", "passes", "batch", "solve_every"):
+        for name in ("rounds", "passes", "batch"):
             count = getattr(self, name)
             if count is not None and count < 1:
                 raise ValueError(f"{name} must be at least 1, not {count}")
         if self.radius is not None and not 0 < self.radius < np.inf:
             raise ValueError(f"radius must be a positive number or None, not {self.radius}")
-        if not 0 <= self.ridge < np.inf:
-            raise ValueError(f"ridge must be a number from 0 up, not {self.ridge}")
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be a number from 0 to 2^63 - 1, not {self.seed}")
-        if self.local_step is not None and type(self.local_step) is not type(self.step):
-            raise ValueError(
-                f"step and local_step must be of one kind, not {self.step} and {self.local_step}"
-            )
-        check_bits(self.residual_bits)
 
     @property
     def cycle(self) -> bool:
@@ -106,20 +138,9 @@ class Settings:
             raise ValueError(f"client weights must be numbers from 0 up, not {weights.min()}")
         return weights
 
-    def rule(self, federation: Federation) -> Rule:
-        """What clients and server agree on."""
-        return Rule(
-            self.step,
-            self.loss,
-            self.alignment,
-            self.batch,
-            self.radius,
-            self.constant,
-            self.residual_bits,
-            self.loss.residuals or _around(federation.label_values),
-            # alone, a client has only one model, and one step
-            self.local_step if self.method == "fedres" and federation.width_global else None,
-        )
+    def residual_span(self, federation: Federation) -> tuple[float, float]:
+        """The range that residuals of few bits cover."""
+        return self.loss.residuals or _around(federation.label_values)
 
     def initial(
         self,

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from fedres.core.primitives import View
 from fedres.core.types import I32, I64
-from fedres.core.views import View
 
 
 def own_columns(view: View, row_start: I64) -> tuple[View, I32]:

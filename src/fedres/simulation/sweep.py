@@ -57,7 +57,19 @@ class Case:
         """The case that decides the outcome: Independent is the same whatever the delay."""
         if self.method == "independent":
             return replace(self, delay=0, alignment="arrival", residual_bits=32)
-        return replace(self, residual_bits=32) if self.method == "central" else self
+        silent = self.method in ("central", "fedres-erm")  # they send no residuals
+        return replace(self, residual_bits=32) if silent else self
+
+    def options(self) -> dict[str, Any]:
+        """What its method is asked for, of what not all methods know."""
+        own: dict[str, Any] = {"ridge": self.ridge or None}
+        if self.method in SGD_METHODS:
+            local = None if self.local_eta is None else _step(self.step, self.local_eta)
+            own |= {"alignment": self.alignment, "step": _step(self.step, self.eta)}
+            own["local_step"] = local
+        if self.residual_bits != 32:
+            own["residual_bits"] = self.residual_bits
+        return own
 
     def key(self) -> str:
         """Its name in a store."""
@@ -78,7 +90,7 @@ def sweep(
     residual_bits: Sequence[int] = (32,),
     local: Literal["rest", "all"] = "rest",
     store: str | Path | None = None,
-    cores: int | None = None,
+    n_jobs: int | None = None,
     backend: Backend = "joblib",
     progress: bool = False,
 ) -> "pd.DataFrame":
@@ -98,7 +110,7 @@ def sweep(
         Local features: the half that is not global (``rest``), or ``all``.
     store
         A file that keeps finished runs: what is in it is not run again.
-    cores
+    n_jobs
         Cores to use with joblib; None for all.
     backend
         ``joblib`` (processes of this machine) or ``ray`` (a Ray cluster, or a local one).
@@ -131,7 +143,7 @@ def sweep(
     return run_cases(
         cases,
         RunStore(None if store is None else Path(store)),
-        cores=cores,
+        n_jobs=n_jobs,
         backend=backend,
         progress="sweeping" if progress else None,
     )
@@ -141,7 +153,7 @@ def run_cases(
     cases: Sequence[Case],
     store: RunStore,
     *,
-    cores: int | None = None,
+    n_jobs: int | None = None,
     backend: Backend = "joblib",
     progress: str | None = None,
 ) -> "pd.DataFrame":
@@ -160,7 +172,7 @@ def run_cases(
         if key not in done:
             groups[case.federation][key] = case.work()
     new = {"client_rounds": 0, "seconds": 0.0}
-    for rows in _finish(list(groups.values()), cores, backend, progress):
+    for rows in _finish(list(groups.values()), n_jobs, backend, progress):
         store.put(rows)
         done |= rows
         new["seconds"] += sum(row["seconds"] or 0.0 for row in rows.values())
@@ -187,13 +199,9 @@ def run_group(group: dict[str, Case]) -> dict[str, dict[str, Any]]:
             case.method,
             rounds=case.rounds,
             delay=case.delay,
-            step=_step(case.step, case.eta),
-            local_step=None if case.local_eta is None else _step(case.step, case.local_eta),
-            alignment=case.alignment,
-            residual_bits=case.residual_bits,
             batch=case.batch,
-            ridge=case.ridge,
             seed=case.seed,
+            **case.options(),
         )
         rows[key] = {
             "accuracy": run.accuracy,
@@ -209,7 +217,7 @@ def run_group(group: dict[str, Case]) -> dict[str, dict[str, Any]]:
 
 
 def _finish(
-    groups: list[dict[str, Case]], cores: int | None, backend: Backend, progress: str | None
+    groups: list[dict[str, Case]], n_jobs: int | None, backend: Backend, progress: str | None
 ) -> Iterator[dict[str, dict[str, Any]]]:
     """Results group by group, as they come."""
     choose("backend", backend, ("joblib", "ray"))
@@ -217,7 +225,7 @@ def _finish(
         from fedres.simulation.ray_backend import run_on_ray
 
         return run_on_ray(groups, progress)
-    return map_unordered(run_group, groups, cores, progress)
+    return map_unordered(run_group, groups, n_jobs, progress)
 
 
 def _step(kind: str, eta: float) -> Adaptive | Sgd:

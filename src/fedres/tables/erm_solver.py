@@ -14,10 +14,10 @@ from scipy import sparse
 
 from fedres.core.best_pair import Samples, best_pair
 from fedres.core.losses import find_loss
-from fedres.core.steps import SMALLEST
+from fedres.core.primitives import SMALLEST
 from fedres.core.types import F64, I32, Matrix
 from fedres.simulation.parallel import run_all
-from fedres.tables.online_models import OnlineModels, Settings
+from fedres.tables.online_models import ModelShape, OnlineModels
 from fedres.tables.sgd_tuning import FEWEST, Encoded, split_for_tuning
 
 WIDEST = 2000  # the work grows with the cube of it
@@ -54,7 +54,7 @@ class PairSearch:
         The rows.
     """
 
-    def __init__(self, settings: Settings, data: Encoded) -> None:
+    def __init__(self, settings: ModelShape, data: Encoded) -> None:
         self.settings, self.data = settings, data
         self.x_global = _dense(data.x_global, settings.width_global, "global")
         self.x_local = _dense(data.x_local, settings.width_local, "local")

@@ -19,7 +19,7 @@ from fedres.tables.dict_encoder import DictEncoder
 from fedres.tables.encoder import EncodedTable, Encoder, EstimatorMethod, Names
 from fedres.tables.erm_solver import PairSearch, Ridges
 from fedres.tables.labels import FARTHEST, Labels
-from fedres.tables.online_models import OnlineModels, Settings, SparseRow
+from fedres.tables.online_models import ModelShape, OnlineModels, SparseRow
 from fedres.tables.read_table import Table
 from fedres.tables.sgd_tuning import Encoded, Trial, or_default, tune_and_train
 from fedres.tables.weights import LocalModels, Weights, unpack
@@ -288,9 +288,9 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.shrinkage_, self.ridge_global_ = best.shrinkage, chosen.get("ridge_global")
         self.validation_ = [trial._asdict() for trial in trials]
 
-    def _settings(self, eta: float, shrinkage: float) -> Settings:
+    def _settings(self, eta: float, shrinkage: float) -> ModelShape:
         encoder = self.encoder_
-        return Settings(
+        return ModelShape(
             None if self.method == "independent" else encoder.width_global,
             None if self.method == "central" else encoder.width_local,
             self._loss,

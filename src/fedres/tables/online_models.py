@@ -4,28 +4,29 @@ Local weights of all clients lie in one array, with a slot for each pair (client
 ever learned from: nothing else is kept a client, so that a million of them are a few arrays.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fedres.core.steps import SMALLEST
+from fedres.core.losses import find_loss
+from fedres.core.primitives import SMALLEST, Models, View
+from fedres.core.sgd import Linear
 from fedres.core.types import F32, F64, I32, I64, Matrix
-from fedres.core.views import View, matrix_view
+from fedres.core.views import matrix_view
 from fedres.simulation.parallel import run_all
+from fedres.tables.stream import learn_rows, predict_rows
 from fedres.tables.weight_slots import NO_SLOTS, Slots
 
-if TYPE_CHECKING:
-    from fedres.tables.stream_kernels import Side
-
-LOSSES = ("squared", "logistic")  # by their numbers in `kernels`
 Array = NDArray[Any]
+ZERO, NOTHING = np.zeros(1, np.int64), np.empty(0, np.float32)
+CONSTANT = np.array([[0], [1]], np.float32)  # of a model without one, and with one
 
 
-class Settings(NamedTuple):
+class ModelShape(NamedTuple):
     """What `OnlineModels` have to know.
 
     Attributes
@@ -58,7 +59,7 @@ class SparseRow(NamedTuple):
     shape: tuple[int, int]
 
 
-class Rows(NamedTuple):
+class StreamRows(NamedTuple):
     """Rows ready to be learned from or predicted, as many times as needed."""
 
     global_: View
@@ -88,7 +89,7 @@ class OnlineModels:
     >>> rng = np.random.default_rng(0)
     >>> x, client = np.float32(rng.normal(size=(4000, 1))), np.arange(4000) % 2
     >>> y = np.float32(x[:, 0] + np.where(client, 2, -2))
-    >>> models = OnlineModels(Settings(width_global=1, width_local=0))
+    >>> models = OnlineModels(ModelShape(width_global=1, width_local=0))
     >>> predictions = models.learn(models.rows(x, np.empty((4000, 0)), client), y[None])
     >>> bool(abs(predictions[0, -100:] - y[-100:]).max() < 0.01)
     True
@@ -97,7 +98,7 @@ class OnlineModels:
     (array([0], dtype=int32), array([2.], dtype=float32))
     """
 
-    def __init__(self, settings: Settings, outputs: int = 1, slots: Slots | None = None) -> None:
+    def __init__(self, settings: ModelShape, outputs: int = 1, slots: Slots | None = None) -> None:
         self.settings = settings
         self.slots = Slots() if slots is None else slots
         size = 1 + (settings.width_global or 0)
@@ -123,52 +124,37 @@ class OnlineModels:
         client: I64,
         *,
         new: bool = True,
-    ) -> Rows:
+    ) -> StreamRows:
         """Features of each row, and its client's number, -1 for an unknown one.
 
         Where not `new`, no room is made for what was never learned from, and it has no weight.
         """
         if self.settings.width_global is None:
             x_global = np.empty((len(client), 0), np.float32)
-        return Rows(
+        return StreamRows(
             matrix_view(x_global, np.zeros(2, np.int64)),
             self._slot_view(x_local, client, new),
             len(client),
         )
 
-    def learn(self, rows: Rows, y: F32, order: I32 | None = None, cores: int = 1) -> F32:
+    def learn(self, rows: StreamRows, y: F32, order: I32 | None = None, n_jobs: int = 1) -> F32:
         """Learn from rows one by one, as they stand or in this order; y is (outputs, rows).
 
         Returns the predictions made on the way, each before its row was learned from, likewise.
         """
-        from fedres.tables.stream_kernels import learn_rows
+        from fedres.core.compiled import compiled  # takes a moment to load
 
-        loss, eta = LOSSES.index(self.settings.loss), np.float32(self.settings.eta)
-        order = np.arange(rows.total, dtype=np.int32) if order is None else order
-        predictions = np.empty((self.outputs, len(order)), np.float32)
-        _call(
-            [
-                partial(learn_rows, loss, eta, *sides, y[k], order, predictions[k])
-                for k, sides in enumerate(self._sides(rows))
-            ],
-            cores,
+        run, loss = compiled(learn_rows), find_loss(self.settings.loss).number
+        return self._each(
+            lambda k, sides, *rest: run(loss, *sides, y[k], *rest), rows, order, n_jobs
         )
-        return predictions
 
-    def predict(self, rows: Rows, order: I32 | None = None, cores: int = 1) -> F32:
+    def predict(self, rows: StreamRows, order: I32 | None = None, n_jobs: int = 1) -> F32:
         """The sums of both models, not clipped: (outputs, rows)."""
-        from fedres.tables.stream_kernels import predict_rows
+        from fedres.core.compiled import compiled
 
-        order = np.arange(rows.total, dtype=np.int32) if order is None else order
-        predictions = np.empty((self.outputs, len(order)), np.float32)
-        _call(
-            [
-                partial(predict_rows, *sides, order, predictions[k])
-                for k, sides in enumerate(self._sides(rows))
-            ],
-            cores,
-        )
-        return predictions
+        run = compiled(predict_rows)
+        return self._each(lambda _, sides, *rest: run(*sides, *rest), rows, order, n_jobs)
 
     def add_output(self) -> None:
         """Add a problem of which nothing is known yet."""
@@ -204,7 +190,7 @@ class OnlineModels:
 
     @classmethod
     def unpack(
-        cls, settings: Settings, global_: Mapping[str, Array], local: Mapping[str, Array]
+        cls, settings: ModelShape, global_: Mapping[str, Array], local: Mapping[str, Array]
     ) -> "OnlineModels":
         """The models that `pack` gave the arrays of."""
         client = np.repeat(np.arange(len(local["start"]) - 1), np.diff(local["start"]))
@@ -231,32 +217,38 @@ class OnlineModels:
 
     def _slot_view(self, x_local: Matrix | SparseRow, client: I64, new: bool) -> View:
         """Slots in place of columns, and one entry more a row: the constant."""
-        zero = np.zeros(1, np.int64)
         if self.settings.width_local is None:
-            nothing = np.empty(0, np.float32)
-            return View(nothing, NO_SLOTS, np.zeros(len(client) + 1, np.int64), zero, zero, True)
+            return View(NOTHING, NO_SLOTS, np.zeros(len(client) + 1, np.int64), ZERO, ZERO, True)
         client = np.asarray(client, np.int64)
         if isinstance(x_local, np.ndarray):
             values, keys, of_key, indptr = _dense_entries(x_local, client)
         else:
             values, keys, of_key, indptr = _sparse_entries(x_local, client)
         slots = self.slots.add(keys.ravel()) if new else self.slots.find(keys.ravel())
-        return View(values, slots.reshape(keys.shape)[of_key].ravel(), indptr, zero, zero, True)
+        return View(values, slots.reshape(keys.shape)[of_key].ravel(), indptr, ZERO, ZERO, True)
 
-    def _sides(self, rows: Rows) -> list[tuple["Side", "Side"]]:
-        """What each output's kernel works on."""
-        from fedres.tables.stream_kernels import Side
-
+    def _each(
+        self, call: Callable[..., None], rows: StreamRows, order: I32 | None, n_jobs: int
+    ) -> F32:
+        """Call it for each output: number, sides, order of rows, and room for predictions."""
         self._make_room()
-        shared = np.float32(self.settings.width_global is not None)
-        own = np.float32(0)  # that of a local model is among the entries
-        return [
-            (
-                Side(rows.global_, self.w_global[k], self.squares_global[k], shared),
-                Side(rows.local, self.w_local[k], self.squares_local[k], own),
-            )
-            for k in range(self.outputs)
-        ]
+        order = np.arange(rows.total, dtype=np.int32) if order is None else order
+        out = np.empty((self.outputs, len(order)), np.float32)
+        calls = [partial(call, k, self._sides(rows, k), order, out[k]) for k in range(len(out))]
+        if n_jobs > 1:
+            run_all(calls, n_jobs)
+        else:
+            for one in calls:
+                one()
+        return out
+
+    def _sides(self, rows: StreamRows, k: int) -> tuple[Linear, Linear]:
+        """Both sides of an output. The constant of a local model is among its entries."""
+        eta, constant = np.float32(self.settings.eta), int(self.settings.width_global is not None)
+        return (
+            _side(rows.global_, self.w_global[k], self.squares_global[k], constant, eta),
+            _side(rows.local, self.w_local[k], self.squares_local[k], 0, eta),
+        )
 
     def _make_room(self) -> None:
         have, need = self.w_local.shape[1], self.slots.count
@@ -266,12 +258,11 @@ class OnlineModels:
             self.squares_local = np.pad(self.squares_local, more, constant_values=self._begin)
 
 
-def _call(calls: Sequence[Callable[[], None]], cores: int) -> None:
-    if cores > 1:
-        run_all(calls, cores)
-    else:
-        for call in calls:
-            call()
+def _side(x: View, weights: F32, squares: F32, constant: int, eta: np.float32) -> Linear:
+    """One model; the range of labels and the sums of a batch are not asked for."""
+    size = np.array([len(weights)])
+    models = Models(weights, squares, ZERO, ZERO, size, CONSTANT[constant], NOTHING, NOTHING)
+    return Linear(x, models, eta, NOTHING)
 
 
 class _Entries(NamedTuple):
@@ -294,9 +285,13 @@ def _dense_entries(x: F32, client: I64) -> _Entries:
 
 
 def _sparse_entries(x: sparse.csr_array | SparseRow, client: I64) -> _Entries:
+    size = x.shape[1] + 1
+    if len(client) == 1:  # in one row all keys differ
+        keys = np.append(x.indices, size - 1) + client * size
+        ones, ends = np.arange(len(keys)), np.array([0, len(keys)])
+        return _Entries(np.append(x.data, np.float32(1)), keys, ones, ends)
     import pandas as pd
 
-    size = x.shape[1] + 1
     counts = np.diff(x.indptr) + 1
     indptr = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=indptr[1:])
@@ -308,7 +303,5 @@ def _sparse_entries(x: sparse.csr_array | SparseRow, client: I64) -> _Entries:
     keys[last] += size - 1
     values = np.ones(len(keys), np.float32)
     values[feature] = x.data
-    if len(client) == 1:  # in one row all keys differ
-        return _Entries(values, keys, np.arange(len(keys)), indptr)
     of_key, distinct = pd.factorize(keys)
     return _Entries(values, distinct, of_key, indptr)

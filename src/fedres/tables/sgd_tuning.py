@@ -15,7 +15,7 @@ import numpy as np
 from fedres.core.losses import find_loss
 from fedres.core.types import F32, I32, I64, Matrix
 from fedres.simulation.parallel import count_cores, run_all
-from fedres.tables.online_models import OnlineModels, Settings
+from fedres.tables.online_models import ModelShape, OnlineModels
 
 ETAS = (0.03, 0.1, 0.3, 1.0)
 SHRINKAGES = (0.0, 10.0, 100.0, 1000.0, 100_000.0)  # the last leaves hardly any local model
@@ -101,7 +101,7 @@ def _of_some_clients(client: I64, rng: Any) -> I64:
 
 
 def try_candidates(
-    settings: Settings,
+    settings: ModelShape,
     data: Encoded,
     etas: Sequence[float],
     shrinkages: Sequence[float],
@@ -177,7 +177,7 @@ def or_default(eta: float | None, shrinkage: float | None, passes: int | None) -
 
 
 def tune_and_train(
-    settings: Settings,
+    settings: ModelShape,
     data: Encoded,
     eta: float | None,
     shrinkage: float | None,
@@ -198,7 +198,7 @@ def tune_and_train(
     settings = settings._replace(eta=best.eta, shrinkage=best.shrinkage)
     models = OnlineModels(settings, len(data.y))
     rows = models.rows(data.x_global, data.x_local, data.client)
-    cores = min(models.outputs, count_cores(None))
+    n_jobs = min(models.outputs, count_cores(None))
     for _ in range(best.passes):
-        models.learn(rows, data.y, rng.permutation(rows.total).astype(np.int32), cores)
+        models.learn(rows, data.y, rng.permutation(rows.total).astype(np.int32), n_jobs)
     return models, best, trials

@@ -12,7 +12,7 @@ from fedres.tables.dict_encoder import DictEncoder
 from fedres.tables.encoder import Encoder
 from fedres.tables.estimator import FedResEstimator
 from fedres.tables.labels import ClassLabels, NumberLabels
-from fedres.tables.online_models import OnlineModels, Settings
+from fedres.tables.online_models import ModelShape, OnlineModels
 from fedres.tables.regressor import FedResRegressor
 from fedres.tables.storage import Stored, open_folder, pack_ids, unpack_ids, write
 
@@ -91,7 +91,7 @@ def load_model(folder: str | PathLike[str], client: Any = None) -> FedResEstimat
         ids, local = [plain_id(client)], _one_client(stored, plain_id(client))
     model._clients = Clients(ids)
     model._models = OnlineModels.unpack(
-        Settings(**meta["settings"]), stored.group("global", finite=True), local
+        ModelShape(**meta["settings"]), stored.group("global", finite=True), local
     )
     return model
 

@@ -1,0 +1,96 @@
+"""The local side of a federation when local models are objects: a `LocalLearner` a client.
+
+    client   sends Z = (x^g, f(x^l), y); its learner learns y, given f(x^g; w^g)
+
+Nothing else differs from linear local models: the clock, the global side and the messages are
+those of `fedres.core`. A learner cannot be compiled, so neither can such a run.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedres.core.primitives import Models
+from fedres.core.schedule import Times
+from fedres.core.sgd import Flight, Terms, bounds, deliver, evaluate, learn
+from fedres.core.types import F32, I64, Matrix
+from fedres.learners.protocol import LocalLearner
+
+
+class Foreign(NamedTuple):
+    """Learners, their names in errors, and the rows of each client from `row_start` on."""
+
+    learners: list[LocalLearner]
+    names: list[Any]
+    rows: list[Matrix]
+    row_start: I64
+    models: Models  # without weights: they keep the range of the labels that a client has seen
+
+    def features(self, i: int, flight: Flight, first: int, last: int) -> Matrix:
+        """Local features of samples under way."""
+        return self.rows[i][flight.row[first:last] - self.row_start[i]]
+
+    def say(self, i: int, x: Matrix) -> F32:
+        """What a learner predicts, if it is finite numbers."""
+        with self.naming_it(i, "predict"):
+            return _finite(self.learners[i].predict(x), x.shape[0])
+
+    @contextmanager
+    def naming_it(self, i: int, task: str) -> Iterator[None]:
+        """Say of an error whose learner made it."""
+        try:
+            yield
+        except Exception as error:
+            raise ValueError(
+                f"{self.learners[i]!r} of client {self.names[i]!r} could not {task}, and nothing "
+                f"was sent: {error}"
+            ) from error
+
+
+@evaluate.register
+def _(
+    side: Foreign,
+    m: int,
+    i: int,
+    flight: Flight,
+    first: int,
+    last: int,
+    out: F32,
+) -> None:
+    if last > first:
+        out[first:last] = side.say(i, side.features(i, flight, first, last))
+
+
+@bounds.register
+def _(side: Foreign, m: int) -> tuple[Any, Any]:
+    return side.models.low[m], side.models.high[m]
+
+
+@learn.register
+def _(local: Foreign, terms: Terms, i: int, flight: Flight, first: int, last: int) -> None:
+    y = flight.label[first:last].copy()
+    with local.naming_it(i, "learn"):
+        x = local.features(i, flight, first, last)
+        local.learners[i].learn(x, y, flight.seen[first:last].copy())
+    models = local.models
+    models.low[i], models.high[i] = min(models.low[i], y.min()), max(models.high[i], y.max())
+
+
+@deliver.register
+def _(local: Foreign, terms: Terms, times: Times, global_: Any, flight: Flight, n: int) -> None:
+    """Learners learn at once: they wait for nothing."""
+
+
+def _finite(said: ArrayLike, rows: int) -> F32:
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes inf, and is refused
+        residual = np.asarray(said, np.float32)
+    if residual.shape != (rows,):
+        raise ValueError(
+            f"it must give {rows} numbers, one a row, not an array of shape {residual.shape}"
+        )
+    if (bad := residual[~np.isfinite(residual)]).size:
+        raise ValueError(f"it must give finite numbers, not {bad[0]}")
+    return residual

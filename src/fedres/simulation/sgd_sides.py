@@ -1,0 +1,124 @@
+"""The sides of FedRes.SGD and its two baselines, made of a federation."""
+
+from typing import Any
+
+import numpy as np
+
+from fedres.core.delays import Delay
+from fedres.core.messages import Ledger
+from fedres.core.rule import Rule
+from fedres.core.schedule import Plan, never, plan
+from fedres.core.sgd import Linear, new_models
+from fedres.core.types import F32
+from fedres.simulation import scoring
+from fedres.simulation.federation import Federation, sides
+from fedres.simulation.message_bytes import count_bytes
+from fedres.simulation.run import LocalWeights
+from fedres.simulation.settings import Settings, SgdOptions
+from fedres.simulation.sparse_columns import known_columns, own_columns
+
+
+class SgdSides:
+    """What the clock needs, and what a run of it left behind."""
+
+    kinds: tuple[type, ...] = (Linear,)
+    allocates = False
+    dtype = np.float32
+
+    def __init__(self, federation: Federation, settings: Settings, options: SgdOptions) -> None:
+        self.federation, self.settings, self.options = federation, settings, options
+        rows = federation.train
+        self.xg, self.xl = sides(federation, rows, settings.method)
+        self.full_width = self.xl.width
+        self.columns = None
+        if self.xl.sparse and settings.initial_local is None:
+            self.xl, self.columns = own_columns(self.xl, rows.row_start)
+        self.connected = bool(self.xg.width[0])  # else no server, and nothing to wait for
+        self.plan = self._plan()
+        self.times = self.plan.times
+        alignment = options.alignment
+        if not self.connected:
+            self.times = self.times._replace(due_server=never(self.times.rounds))
+            alignment = "arrival"
+        rule = Rule(
+            options.step,
+            settings.loss,
+            alignment,
+            settings.batch,
+            settings.radius,
+            settings.constant,
+            options.residual_bits,
+            settings.residual_span(federation),
+            # alone, a client has only one model, and one step
+            options.local_step if settings.method == "fedres" and self.connected else None,
+        )
+        self.terms = rule.terms(settings.weights(federation))
+        self.stored = np.diff(self.xg.indptr) if self.xg.sparse else None
+        self._begin(rule)
+
+    def _plan(self) -> Plan:
+        settings, rows, options = self.settings, self.federation.train, self.options
+        return plan(
+            len(self.federation.clients),
+            settings.turns(self.federation),
+            settings.batch,
+            settings.delay if self.connected else Delay(),
+            waits=self.connected and options.alignment in ("aligned", "late"),
+            frozen=not options.step.adaptive,
+            passes=None if settings.cycle else (rows.counts, settings.passes),
+            seed=settings.seed,
+        )
+
+    def _begin(self, rule: Rule) -> None:
+        settings, xg, xl = self.settings, self.xg, self.xl
+        self.global_ = Linear(
+            xg,
+            new_models(xg.width[:1], settings.constant, rule.reach, self.times.history),
+            np.float32(rule.step.eta),
+            np.zeros(int(xg.width[0]) + 1, np.float32),
+        )
+        self.local = Linear(
+            xl,
+            new_models(xl.width, settings.constant, rule.reach),
+            np.float32(rule.step_of_clients.eta),
+            np.zeros(int(xl.width.max()) + 1, np.float32),
+        )
+        self.begin_global, begin = settings.initial(self.federation, int(xg.width[0]), xl.width)
+        self.global_.models.weights[: len(self.begin_global)] = self.begin_global
+        if settings.initial_local is not None:
+            for weights, start in zip(begin, self.local.models.start, strict=True):
+                self.local.models.weights[start : start + len(weights)] = weights
+
+    def test(self, compile_: Any) -> F32:
+        """The final models on the test rows."""
+        test = self.federation.test
+        assert test is not None
+        tested = np.empty(len(test.y), np.float32)
+        xg, xl = sides(self.federation, test, self.settings.method)
+        if self.columns is not None:
+            xl = known_columns(xl, test.row_start, self.columns, self.xl.width)
+        global_, local = self.global_._replace(x=xg), self.local._replace(x=xl)
+        version = self.times.rounds % self.times.history
+        compile_(scoring.joint)(global_, version, local, test.row_start, tested)
+        return tested
+
+    def weights(self) -> tuple[F32, LocalWeights]:
+        """The final models."""
+        shared, own = self.global_.models, self.local.models
+        start = shared.start[self.times.rounds % self.times.history]
+        return shared.weights[start : start + len(self.begin_global)].copy(), LocalWeights(
+            own.weights, own.start, self.full_width, own.constant, self.columns, self.xl.width
+        )
+
+    def ledger(self, features: int) -> Ledger:
+        """The size of all messages, `features` being the values in them if rows are sparse."""
+        settings, xg, rows = self.settings, self.xg, self.federation.train
+        if not self.connected:
+            return Ledger()
+        bits = np.where(self.xl.width > 0, self.options.residual_bits, 0)
+        if not xg.sparse:
+            features = int(((settings.rounds or settings.passes * rows.counts) * xg.width).sum())
+        ledger = count_bytes(self.federation, settings, bits, xg.sparse, features)
+        if self.options.alignment == "aligned":
+            ledger.down += 4 * self.plan.arrivals
+        return ledger
