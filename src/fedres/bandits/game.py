@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedres.bandits.policies import EVERY, Chooser, explores, pick, strength, weigh
+from fedres.bandits.policies import EPSILON, EVERY, Chooser, explores, pick, strength, weigh
 from fedres.bandits.world import ACTION, EXPLORE, World, drawn, expected, key_of, offer, paid
 from fedres.core.clock import meet
 from fedres.core.schedule import Times, held
@@ -79,7 +79,7 @@ def _(
         key = key_of(game.seed, i, n)
         count = score(world, i, key, global_, held(times, n, i), local, game.offer)
         scores, probabilities = game.offer.scores[:count], game.offer.probabilities[:count]
-        explored = explores(kind, strong, drawn(key, EXPLORE))
+        explored = explores(kind, strong, drawn(key, EXPLORE) if kind == EPSILON else 0.0)
         weigh(kind, np.float64(explored) if kind <= EVERY else strong, scores, probabilities)
         action = pick(probabilities, drawn(key, ACTION))
         row, block = actions.row[U(action)], actions.block[U(action)]

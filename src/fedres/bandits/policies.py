@@ -10,12 +10,10 @@ decisions t = 1, 2, ...:
 
 Ties are broken at random: the best actions share in equal parts what the best one would get.
 
-`strength`, `explores`, `weigh` and `pick` are both what the objects here call and what simulations
-compile.
+The functions above the objects are both what these call and what simulations compile.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -23,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedres.core.elementary import exp, power
+from fedres.core.source import apart
 from fedres.core.types import F64
 
 GREEDY, EPSILON, EVERY, SQUARECB, SOFTMAX = range(5)
@@ -36,6 +35,7 @@ class Chooser(NamedTuple):
     second: float = 0.0
 
 
+@apart
 def strength(policy: Chooser, turn: int) -> float:
     """What a policy weighs with: its probability to explore, gamma t^exponent or temperature."""
     if policy.kind == EVERY:
@@ -50,6 +50,40 @@ def explores(kind: int, strength: float, u: float) -> bool:
     return kind <= EVERY and u < strength
 
 
+def lead(scores: Any) -> tuple[float, int]:
+    """The best score, and how many have it."""
+    best, ties = -np.inf, 0
+    for a in range(len(scores)):
+        if scores[a] > best:
+            best, ties = scores[a], 1
+        elif scores[a] == best:
+            ties += 1
+    return best, ties
+
+
+def weight(kind: int, strength: float, gap: Any, count: int) -> Any:
+    """What an action weighs whose score is less than the best by `gap`, a number or an array."""
+    if kind == SOFTMAX:
+        return exp(-gap / strength)
+    if kind == SQUARECB:
+        return 1 / (count + strength * gap)
+    return strength / count + 0.0 * gap
+
+
+def share(kind: int, scores: Any, best: float, ties: int, out: Any) -> None:
+    """Make probabilities of weights: the best share what is left, or all are scaled."""
+    total = 0.0
+    for a in range(len(scores)):
+        if kind == SOFTMAX or scores[a] != best:
+            total += out[a]
+    for a in range(len(scores)):
+        if kind == SOFTMAX:
+            out[a] /= total
+        elif scores[a] == best:
+            out[a] = (1 - total) / ties
+
+
+@apart
 def weigh(kind: int, strength: float, scores: Any, out: Any) -> None:
     """The probability of every action.
 
@@ -60,27 +94,10 @@ def weigh(kind: int, strength: float, scores: Any, out: Any) -> None:
     >>> out
     array([0.1, 0.8, 0.1])
     """
-    count = len(scores)
-    best, ties = -np.inf, 0
-    for a in range(count):
-        if scores[a] > best:
-            best, ties = scores[a], 1
-        elif scores[a] == best:
-            ties += 1
-    total = 0.0
-    for a in range(count):
-        gap = best - scores[a]
-        if kind == SOFTMAX:
-            out[a] = exp(-gap / strength)
-            total += out[a]
-        elif scores[a] != best:
-            out[a] = 1 / (count + strength * gap) if kind == SQUARECB else strength / count
-            total += out[a]
-    for a in range(count):
-        if kind == SOFTMAX:
-            out[a] /= total
-        elif scores[a] == best:
-            out[a] = (1 - total) / ties
+    best, ties = lead(scores)
+    for a in range(len(scores)):
+        out[a] = weight(kind, strength, best - scores[a], len(scores))
+    share(kind, scores, best, ties, out)
 
 
 def pick(probabilities: Any, u: float) -> int:
@@ -267,9 +284,11 @@ class Softmax(Policy):
         return Chooser(SOFTMAX, float(self.temperature))
 
 
-def _weighed(kind: int, strength: float, scores: Sequence[float]) -> list[float]:
-    out = [0.0] * len(scores)
-    weigh(kind, strength, scores, out)
+def _weighed(kind: int, strength: float, scores: list[float]) -> list[float]:
+    """As `weigh`, with all weights at once."""
+    best, ties = lead(scores)
+    out: list[float] = weight(kind, strength, best - np.array(scores), len(scores)).tolist()
+    share(kind, scores, best, ties, out)
     return out
 
 

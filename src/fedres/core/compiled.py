@@ -127,15 +127,13 @@ class _Lanes:
             for k in range(8):
                 body(builder.add(at, ir.Constant(self.long, k * LANES)), LANES)
         place = full
-        for width in (4 * LANES, 2 * LANES, LANES, *SHORTER):
-            part = builder.and_(n, ir.Constant(self.long, width))
+        shorter = [(1, width) for width in SHORTER]
+        for many, width in ((4, LANES), (2, LANES), (1, LANES), *shorter, (2, 1), (1, 1)):
+            part = builder.and_(n, ir.Constant(self.long, many * width))
             with builder.if_then(builder.icmp_signed("!=", part, ir.Constant(self.long, 0))):
-                for k in range(0, width, LANES):
-                    body(builder.add(place, ir.Constant(self.long, k)), min(width, LANES))
+                for k in range(many):
+                    body(builder.add(place, ir.Constant(self.long, k * width)), width)
             place = builder.add(place, part)
-        one = ir.Constant(self.long, 1)
-        with cgutils.for_range_slice(builder, place, n, one, inc=True) as (at, _):
-            body(at, 1)
 
     def vector(self, width: int) -> Any:
         """The type of a vector; of one number, that of the number."""
