@@ -18,7 +18,7 @@ from fedres.bandits.decisions import (
     Contexts,
     Decision,
     Pending,
-    Waiting,
+    Unrewarded,
     as_contexts,
     joint_scores,
 )
@@ -170,7 +170,7 @@ class BanditClient:
         decision = Decision(turn, *draw)
         chosen = slice(draw.action, draw.action + 1)
         over = self._pending.add(
-            Waiting(
+            Unrewarded(
                 decision,
                 x_global[chosen].copy(),
                 x_local[chosen].copy(),
@@ -212,7 +212,7 @@ class BanditClient:
         models.refresh(model)
         self._models = models
 
-    def _settle(self, waiting: Waiting, reward: float | None, expired: bool = False) -> None:
+    def _settle(self, waiting: Unrewarded, reward: float | None, expired: bool = False) -> None:
         decision = waiting.decision
         if reward is not None and (self.learn_from == "all" or decision.explores):
             x_global, x_local = waiting.x_global, waiting.x_local

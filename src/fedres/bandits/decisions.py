@@ -41,7 +41,7 @@ class Decision:
         return float(self.probabilities[self.action])
 
 
-class Waiting(NamedTuple):
+class Unrewarded(NamedTuple):
     """A decision without reward: the chosen rows, and all rows if they are to be logged."""
 
     decision: Decision
@@ -72,14 +72,14 @@ class Pending:
         self.made = 0
         self._wait = wait
         self._most = most
-        self._waiting: OrderedDict[int, Waiting] = OrderedDict()
+        self._waiting: OrderedDict[int, Unrewarded] = OrderedDict()
         self._expired: OrderedDict[int, None] = OrderedDict()
         self._forgotten = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, waiting: Waiting) -> Waiting | None:
+    def add(self, waiting: Unrewarded) -> Unrewarded | None:
         """Let a new decision wait; the one, if any, that thereby expires."""
         self.made = waiting.decision.id
         oldest = next(iter(self._waiting), self.made)
@@ -88,7 +88,7 @@ class Pending:
         self._waiting[self.made] = waiting
         return over
 
-    def expire_oldest(self) -> Waiting:
+    def expire_oldest(self) -> Unrewarded:
         """End the wait of the oldest decision."""
         id_, waiting = self._waiting.popitem(last=False)
         self._expired[id_] = None
@@ -96,7 +96,7 @@ class Pending:
             self._forgotten, _ = self._expired.popitem(last=False)
         return waiting
 
-    def take(self, id_: Any) -> Waiting:
+    def take(self, id_: Any) -> Unrewarded:
         """The decision of that id, which waits no longer; an error if it does not wait."""
         if id_ in self._waiting:
             return self._waiting.pop(id_)
