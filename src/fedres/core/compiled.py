@@ -120,20 +120,19 @@ class _Lanes:
     def for_each(self, n: Any, body: Callable[[Any, int], None]) -> None:
         """Call `body` with the place and width of each vector that n numbers make."""
         builder, place = self.builder, ir.Constant(self.long, 0)
-        # Eight at a time, then four, two and one: left to itself the compiler unrolls sixteen.
-        step = ir.Constant(self.long, 8 * LANES)
-        full = builder.and_(n, ir.Constant(self.long, -8 * LANES))
+        step = ir.Constant(self.long, LANES)
+        full = builder.and_(n, ir.Constant(self.long, -LANES))
         with cgutils.for_range_slice(builder, place, full, step, inc=True) as (at, _):
-            for k in range(8):
-                body(builder.add(at, ir.Constant(self.long, k * LANES)), LANES)
+            body(at, LANES)
         place = full
-        shorter = [(1, width) for width in SHORTER]
-        for many, width in ((4, LANES), (2, LANES), (1, LANES), *shorter, (2, 1), (1, 1)):
-            part = builder.and_(n, ir.Constant(self.long, many * width))
+        for width in SHORTER:
+            part = builder.and_(n, ir.Constant(self.long, width))
             with builder.if_then(builder.icmp_signed("!=", part, ir.Constant(self.long, 0))):
-                for k in range(many):
-                    body(builder.add(place, ir.Constant(self.long, k * width)), width)
+                body(place, width)
             place = builder.add(place, part)
+        one = ir.Constant(self.long, 1)
+        with cgutils.for_range_slice(builder, place, n, one, inc=True) as (at, _):
+            body(at, 1)
 
     def vector(self, width: int) -> Any:
         """The type of a vector; of one number, that of the number."""

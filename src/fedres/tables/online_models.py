@@ -260,7 +260,7 @@ class OnlineModels:
 
 def _side(x: View, weights: F32, squares: F32, constant: int, eta: np.float32) -> Linear:
     """One model; the range of labels and the sums of a batch are not asked for."""
-    size = np.array([len(weights)])
+    size = np.array([len(weights) if constant else 1])  # then the last is slot 0: nobody's
     models = Models(weights, squares, ZERO, ZERO, size, CONSTANT[constant], NOTHING, NOTHING)
     return Linear(x, models, eta, NOTHING)
 
