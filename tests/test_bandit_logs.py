@@ -313,7 +313,7 @@ def test_clients_may_differ_in_width():
             lambda: estimate([event_of(0, 1.0, (1.0, 0.0))] * 2, lambda _: [0.4, 0.6]),
             "decision 1 of client 0 the log gives action 1 probability 0, the target 0.6",
         ),
-        (lambda: ReplayLearner(Greedy(), "both"), "independent, central, fedres, not 'both'"),
+        (lambda: ReplayLearner(Greedy(), "both"), "unknown method 'both'"),
         (
             lambda: joint_policy(Greedy(), np.float32([1, 0]), {7: np.float32([])})(event_of(0, 1)),
             "client 0 of the log has no local model",

@@ -111,7 +111,7 @@ def plan(
     ups, downs = draw_delays(delay, clients, rounds, batch, seed)
     version = np.empty(0, np.int32)
     if delay.random:
-        version = _newest(downs, rounds + 1).astype(np.int32).ravel()
+        version = _newest(downs, rounds).astype(np.int32).ravel()
     labels = sent + draw_label_delays(label_delay, clients, rounds, batch, seed)[who, sent]
     arrives = labels + ups[who, np.minimum(labels, rounds - 1)]
     # The model of version `arrives + 1` is the first with this upload; it travels down in turn.
