@@ -85,7 +85,7 @@ def test_start_up_imports_nothing_heavy():
 
 def test_the_first_run_does_not_wait_for_what_it_does_not_use():
     heavy = ["sklearn", "pandas", "matplotlib", "joblib", "scipy.sparse", "scipy.special"]
-    assert imported("import fedres; fedres.load('digits')", heavy) == []
+    assert imported("import fedres; fedres.load_data('digits')", heavy) == []
     run = "import fedres; fedres.simulate(fedres.federate('digits', 10), rounds=5)"
     assert imported(run, heavy) == []
 

@@ -8,7 +8,6 @@ import pytest
 import fedres
 from fedres.bandits.study import study
 from fedres.report import bandit_page, comparison_table, flower_page, page, plots, verdict_page
-from fedres.tables.judging import judge
 
 MEMBER = {"applied": 1, "rows": 2, "loss": 0.5, "repeated": 0, "held_back": 0, "refused": {},
           "bytes_up": 1_234_567, "bytes_down": 20, "ignored": False, "done": True}  # fmt: skip
@@ -28,7 +27,8 @@ def studied():
 @pytest.fixture(scope="module")
 def judged():
     rng = np.random.default_rng(0)
-    return judge(rng.normal(size=(60, 2)), rng.normal(size=60), np.arange(60) % 6)
+    x, y = rng.normal(size=(60, 2)), rng.normal(size=60)
+    return fedres.compare(x, client=np.arange(60) % 6, label=y)
 
 
 def test_one_seed_has_no_interval(compared, studied, tmp_path, capsys):

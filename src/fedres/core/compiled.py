@@ -52,7 +52,7 @@ def compiled(function: Callable[..., Any], *kinds: type, allocates: bool = False
     Examples
     --------
     >>> from fedres.core.elementary import exp
-    >>> compiled(exp)(1.0) == exp(1.0)
+    >>> bool(compiled(exp)(1.0) == exp(1.0))
     True
     """
     options = OPTIONS | {"_nrt": allocates}

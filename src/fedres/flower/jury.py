@@ -33,7 +33,7 @@ class Jury:
     >>> for client in "abc":
     ...     jury.hear(client, Upload(0, 0, 0, x, np.float32([0.0]), y))
     >>> def astray():
-    ...     model.weights -= 1
+    ...     model.weights[:] -= 1
     >>> jury.apply(model, "d", astray)
     0.0
     >>> model.weights

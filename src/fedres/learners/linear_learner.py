@@ -12,7 +12,7 @@ from fedres.core.types import F32, Matrix
 
 
 class LinearLearner:
-    """The local model of `fedres.core.sgd.Client`, to the last bit.
+    """The local model of `fedres.core.parties.Client`, to the last bit.
 
     Parameters
     ----------
