@@ -28,7 +28,8 @@ class Jury:
     --------
     >>> from fedres.core.losses import SQUARED
     >>> from fedres.core.rule import Rule
-    >>> jury, model = Jury(SQUARED), LinearModel(1, Rule(), Rule().step)
+    >>> from fedres.core.steps import Sgd
+    >>> jury, model = Jury(SQUARED), LinearModel(1, Rule(Sgd(0.1)), Sgd(0.1))
     >>> x, y = np.float32([[1.0]]), np.float32([1.0])
     >>> for client in "abc":
     ...     jury.hear(client, Upload(0, 0, 0, x, np.float32([0.0]), y))
