@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import fedres
-from fedres.simulation import run_store
+from fedres.core import source
 from fedres.simulation.parallel import count_cores
 from fedres.simulation.run_store import RunStore
 from fedres.simulation.sweep import Case, run_cases
@@ -78,10 +78,10 @@ def test_only_cores_that_are_ours_are_counted():
 def test_results_of_other_code_are_not_reused(name, tmp_path, monkeypatch):
     package = Path(fedres.__file__).parent
     copy = shutil.copytree(package, tmp_path / "fedres", ignore=shutil.ignore_patterns("*.nb*"))
-    monkeypatch.setattr(run_store, "files", lambda _: copy)
-    digest = run_store.code_digest.__wrapped__
+    monkeypatch.setattr(source, "__file__", str(copy / "core" / "source.py"))
+    digest = source.digest_of_package.__wrapped__
     before = digest()
-    assert before == run_store.code_digest() == digest()
+    assert before == source.digest_of_package() == digest()
     (copy / name).write_bytes((copy / name).read_bytes()[:-1] + b" ")
     assert digest() != before
 

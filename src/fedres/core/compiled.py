@@ -6,12 +6,13 @@ one of `functools.singledispatch`, to the version for one of these kinds. The re
 function itself, called without any of this.
 
 numba's disk cache watches only the file of the function that is called, so twins close over a
-digest of the whole package: they are compiled anew when any file changes, and found otherwise.
+digest of the files of all that they call: they are compiled anew when one of these changes.
 """
 
 from collections.abc import Callable
 from dis import get_instructions
 from functools import cache
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -19,16 +20,19 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
+from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 
 from fedres.core import primitives
 from fedres.core.primitives import LANES, SHORTER
-from fedres.core.source import digest_of_package
+from fedres.core.source import digest
 
 # No fast-math: sums keep their order, and NaN and infinity their meaning, because a diverging run
 # must be seen to diverge. Without numba's runtime (`_nrt`) nothing can be allocated and no
 # reference is counted, which took two thirds of the time.
 OPTIONS: Any = {"nogil": True, "error_model": "numpy", "_nrt": False}
+# What only compiled code calls needs no way in from Python, which takes longer to compile than it.
+INNER: Any = OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 # An unsigned index need not be tested for counting from the end.
 U = np.uint64
@@ -56,12 +60,11 @@ def compiled(function: Callable[..., Any], *kinds: type, allocates: bool = False
     True
     """
     options = OPTIONS | {"_nrt": allocates}
+    twin = _twin(function, kinds, allocates)
     names = (function.__qualname__, *(kind.__qualname__ for kind in kinds))
-    entry = _entry(" ".join((*names, digest_of_package())))
-    # A call with *arguments cannot be inlined, but what is called may inline the rest.
-    called = njit(**options)(_twin(function, kinds, "always", allocates).py_func)
+    entry = _entry(digest(*(text.encode() for text in names), *_sources(twin.py_func)))
     bound = FunctionType(
-        entry.__code__, {"__name__": __name__, "called": called}, closure=entry.__closure__
+        entry.__code__, {"__name__": __name__, "called": twin}, closure=entry.__closure__
     )
     return njit(cache=True, **options)(bound)
 
@@ -74,12 +77,29 @@ def _entry(key: str) -> FunctionType:
     return run  # type: ignore[return-value]
 
 
+def _sources(twin: FunctionType) -> list[bytes]:
+    """All that decides what a twin is compiled to: files, and constants from elsewhere."""
+    found, constants, waiting = {__file__, primitives.__file__}, set(), [twin]
+    while waiting:
+        function = waiting.pop()
+        found.add(function.__code__.co_filename)
+        if function.__module__ == __name__:
+            continue  # a primitive, whose globals are those of this module
+        for name, value in function.__globals__.items():
+            if isinstance(value, Dispatcher):
+                waiting.append(value.py_func)
+            elif isinstance(value, int | float | str | tuple | np.generic):
+                constants.add(f"{name} {value}")
+    return [Path(path).read_bytes() for path in sorted(found)] + [
+        constant.encode() for constant in sorted(constants)
+    ]
+
+
 @cache
-def _twin(function: Any, kinds: tuple[type, ...], inline: str, allocates: bool) -> Any:
+def _twin(function: Any, kinds: tuple[type, ...], allocates: bool) -> Any:
     if function in _PRIMITIVES:
-        return _PRIMITIVES[function][inline]
-    # What is called apart is itself laid out in one piece: every call passes all tuples anew.
-    laid_out = "never" if hasattr(function, "apart") else inline
+        return _PRIMITIVES[function]
+    laid_out = not (allocates or hasattr(function, "apart"))
     if hasattr(function, "registry"):
         function = next(function.registry[kind] for kind in kinds if kind in function.registry)
     bound = {"__name__": function.__module__}
@@ -87,18 +107,16 @@ def _twin(function: Any, kinds: tuple[type, ...], inline: str, allocates: bool) 
     for name in called & set(function.__globals__):
         value = function.__globals__[name]
         ours = isinstance(value, FunctionType) and value.__module__.startswith("fedres.")
-        bound[name] = _twin(value, kinds, inline, allocates) if ours else value
-    options = OPTIONS | {"_nrt": allocates}
-    return njit(inline=laid_out, **options)(FunctionType(function.__code__, bound))
+        bound[name] = _twin(value, kinds, allocates) if ours else value
+    options = INNER | {"_nrt": allocates}
+    return njit(forceinline=laid_out, **options)(FunctionType(function.__code__, bound))
 
 
 def _instead_of(primitive: Callable[..., Any]) -> Any:
     """Compile this where the primitive is called."""
 
     def register(function: Callable[..., Any]) -> Any:
-        _PRIMITIVES[primitive] = {
-            inline: njit(inline=inline, **OPTIONS)(function) for inline in ("always", "never")
-        }
+        _PRIMITIVES[primitive] = njit(forceinline=True, **INNER)(function)
         return function
 
     return register

@@ -132,7 +132,7 @@ def _(
     """Each client that is about to predict minimises; all do once more when the run is over."""
     if n < times.rounds:
         for e in range(times.active.first[n], times.active.last[n]):
-            i = times.active.who[e]
+            i: Any = np.int64(times.active.who[e])
             settle(local, i, global_, held(times, n, i))
     else:
         for i in range(len(terms.weight)):
@@ -160,7 +160,8 @@ def _(global_: Minimiser, terms: Terms, times: Times, flight: Flight, n: int) ->
     old, new = n % times.history, (n + 1) % times.history
     global_.weights[new] = global_.weights[old]
     for e in range(due.first[n], due.last[n]):
-        i, lag = due.who[e], due.lag[e]
+        i: Any = np.int64(due.who[e])
+        lag = due.lag[e]
         if lag <= n:
             slot = back(n % flight.depth, lag, flight.depth) * clients + i
             first = slot * flight.samples.batch

@@ -48,6 +48,7 @@ def least_squares_in_ball(A: F64, r: F64, radius: float = np.inf) -> F64:
     return w
 
 
+@apart
 def factor(A: F64, mu: float) -> tuple[F64, I64, int]:
     """U, an order and a rank, with (A + mu)[order, order] = U'U, U upper triangular.
 
@@ -79,6 +80,7 @@ def factor(A: F64, mu: float) -> tuple[F64, I64, int]:
     return U, order, size
 
 
+@apart
 def solve_factored(U: F64, order: I64, rank: int, r: F64) -> F64:
     """The solution of minimum norm of A w = r, given the factor of A."""
     size = len(r)
@@ -101,6 +103,7 @@ def solve_factored(U: F64, order: I64, rank: int, r: F64) -> F64:
     return w
 
 
+@apart
 def substitute(U: F64, rank: int, b: F64) -> F64:
     """A solution of U'U w = b, in place: zero from `rank` on."""
     for j in range(rank):

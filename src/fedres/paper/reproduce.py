@@ -6,6 +6,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from fedres.core.source import digest, digest_of_package
 from fedres.paper import appendix_c
 from fedres.paper import regret_study as regret
 from fedres.paper.claims import Claim, judge_claims
@@ -21,7 +22,7 @@ from fedres.paper.protocol import (
 )
 from fedres.paper.tuning import tune
 from fedres.simulation.parallel import count_cores
-from fedres.simulation.run_store import RunStore, code_digest, digest
+from fedres.simulation.run_store import RunStore
 from fedres.simulation.settings import choose
 from fedres.simulation.sweep import Backend, Case, dataset, run_cases
 
@@ -206,7 +207,7 @@ def _kept(
 
     module = appendix_c if figure == "appendix-c" else regret
     source = Path(module.__file__ or "").read_bytes()
-    key = digest(figure.encode(), str(seeds).encode(), code_digest().encode(), source)
+    key = digest(figure.encode(), str(seeds).encode(), digest_of_package().encode(), source)
     found = store.get([key])
     if not found:
         compute = appendix_c.appendix_c if figure == "appendix-c" else regret.regret

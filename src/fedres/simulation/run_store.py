@@ -3,9 +3,6 @@
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
-from functools import cache
-from hashlib import blake2b
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -64,24 +61,3 @@ class RunStore:
     def close(self) -> None:
         """Close the file."""
         self._base.close()
-
-
-def digest(*parts: bytes) -> str:
-    """A short name for bytes.
-
-    Examples
-    --------
-    >>> digest(b"fedres") == digest(b"fed", b"res")
-    False
-    """
-    sum_ = blake2b(digest_size=12)
-    for part in parts:
-        sum_.update(len(part).to_bytes(8, "little") + part)
-    return sum_.hexdigest()
-
-
-@cache
-def code_digest() -> str:
-    """A name for the code that decides a run's outcome: results of other code are not reused."""
-    root = Path(str(files("fedres")))
-    return digest(*(path.read_bytes() for path in sorted(root.rglob("*.py"))))

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fedres.core.sgd import ALIGNMENTS, Alignment
+from fedres.core.source import digest, digest_of_package
 from fedres.core.steps import Adaptive, Sgd
 from fedres.simulation.dataset import Dataset, load_data
 from fedres.simulation.engine import simulate
 from fedres.simulation.parallel import map_unordered
-from fedres.simulation.run_store import RunStore, code_digest, digest
+from fedres.simulation.run_store import RunStore
 from fedres.simulation.settings import METHODS, SGD_METHODS, Method, choose
 from fedres.simulation.split import federate
 
@@ -74,7 +75,7 @@ class Case:
     def key(self) -> str:
         """Its name in a store."""
         facts = json.dumps(vars(self.work()), sort_keys=True)
-        return digest(facts.encode(), code_digest().encode(), fingerprint(self.data).encode())
+        return digest(facts.encode(), digest_of_package().encode(), fingerprint(self.data).encode())
 
 
 def sweep(
