@@ -77,7 +77,9 @@ def _(
     for e in range(first, last):
         i = times.active.who[U(e)]
         key = key_of(game.seed, i, n)
-        count = score(world, i, key, global_, held(times, n, i), local, game.offer)
+        count = score(
+            world, i, key, global_, held(times, n, n % times.history, i), local, game.offer
+        )
         scores, probabilities = game.offer.scores[:count], game.offer.probabilities[:count]
         explored = explores(kind, strong, drawn(key, EXPLORE) if kind == EPSILON else 0.0)
         weigh(kind, np.float64(explored) if kind <= EVERY else strong, scores, probabilities)

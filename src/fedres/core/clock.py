@@ -65,7 +65,9 @@ def learn_late(
             first = slot * flight.samples.batch
             last = first + count(flight.samples, slot)
             # The models have moved since; what is sent is what they say now.
-            predict(terms, global_, held(times, n, i), local, i, flight, first, last)
+            predict(
+                terms, global_, held(times, n, n % times.history, i), local, i, flight, first, last
+            )
             learn(local, terms, i, flight, first, last)
 
 

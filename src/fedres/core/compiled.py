@@ -135,22 +135,20 @@ class _Lanes:
         data = self.context.make_array(kind)(self.context, self.builder, array).data
         return self.builder.gep(data, [at])
 
-    def for_each(self, n: Any, body: Callable[[Any, int], None]) -> None:
-        """Call `body` with the place and width of each vector that n numbers make."""
-        builder, place = self.builder, ir.Constant(self.long, 0)
-        step = ir.Constant(self.long, LANES)
-        full = builder.and_(n, ir.Constant(self.long, -LANES))
-        with cgutils.for_range_slice(builder, place, full, step, inc=True) as (at, _):
+    def in_full(self, n: Any, body: Callable[[Any, int], None]) -> Any:
+        """Call `body` with the place and width of each full vector; where what is left begins."""
+        none, step = ir.Constant(self.long, 0), ir.Constant(self.long, LANES)
+        full = self.builder.and_(n, ir.Constant(self.long, -LANES))
+        with cgutils.for_range_slice(self.builder, none, full, step, inc=True) as (at, _):
             body(at, LANES)
-        place = full
-        for width in SHORTER:
-            part = builder.and_(n, ir.Constant(self.long, width))
-            with builder.if_then(builder.icmp_signed("!=", part, ir.Constant(self.long, 0))):
-                body(place, width)
-            place = builder.add(place, part)
-        one = ir.Constant(self.long, 1)
-        with cgutils.for_range_slice(builder, place, n, one, inc=True) as (at, _):
-            body(at, 1)
+        return full
+
+    def in_part(self, n: Any, place: Any, width: int, body: Callable[[Any, int], None]) -> Any:
+        """The same of one shorter vector, if there is one."""
+        part = self.builder.and_(n, ir.Constant(self.long, width))
+        with self.builder.if_then(self.builder.icmp_signed("!=", part, ir.Constant(self.long, 0))):
+            body(place, width)
+        return self.builder.add(place, part)
 
     def vector(self, width: int) -> Any:
         """The type of a vector; of one number, that of the number."""
@@ -173,10 +171,27 @@ class _Lanes:
         one = self.builder.insert_element(empty, number, ir.Constant(self.short, 0))
         return self.builder.shuffle_vector(one, empty, self._places([0] * width))
 
-    def part(self, vector: Any, first: int, width: int) -> Any:
-        """So many of the lanes."""
-        empty = ir.Constant(vector.type, ir.Undefined)
-        return self.builder.shuffle_vector(vector, empty, self._places(range(first, first + width)))
+    def halved(self, vector: Any) -> Any:
+        """The sum of both halves of a vector."""
+        width, empty = vector.type.count // 2, ir.Constant(vector.type, ir.Undefined)
+        if width == 1:
+            halves = [
+                self.builder.extract_element(vector, ir.Constant(self.short, k)) for k in (0, 1)
+            ]
+        else:
+            halves = [
+                self.builder.shuffle_vector(
+                    vector, empty, self._places(range(first, first + width))
+                )
+                for first in (0, width)
+            ]
+        return self.builder.fadd(*halves)
+
+    def variable(self, width: int) -> Any:
+        """Room for a vector, which is zero at first."""
+        kind = self.vector(width)
+        zero = ir.Constant(kind, [0.0] * width if width > 1 else 0.0)
+        return cgutils.alloca_once_value(self.builder, zero)
 
     def _places(self, places: Any) -> Any:
         places = list(places)
@@ -191,25 +206,27 @@ def _dot(_: Any, x: Any, a: Any, w: Any, b: Any, n: Any, more: Any) -> Any:  # n
         x, a, w, b, n, more = arguments
         lanes = _Lanes(context, builder)
         left, right = lanes.begin(signature.args[0], x, a), lanes.begin(signature.args[2], w, b)
-        sums = {
-            width: cgutils.alloca_once_value(builder, ir.Constant(lanes.vector(width), zero))
-            for width, zero in ((k, [0.0] * k) for k in (LANES, *SHORTER))
-        }
-        sums[1] = cgutils.alloca_once_value(builder, more)
+        widths = (LANES, *SHORTER)
+        sums = [lanes.variable(width) for width in widths]
 
         def add(place: Any, width: int) -> None:
             products = builder.fmul(lanes.load(left, place, width), lanes.load(right, place, width))
-            builder.store(builder.fadd(builder.load(sums[width]), products), sums[width])
+            total = sums[widths.index(width)]
+            builder.store(builder.fadd(builder.load(total), products), total)
 
-        lanes.for_each(n, add)
-        total, width = builder.load(sums[LANES]), LANES
-        while width > 1:
-            width //= 2
-            total = builder.fadd(lanes.part(total, 0, width), lanes.part(total, width, width))
-            if width in SHORTER:
-                total = builder.fadd(total, builder.load(sums[width]))
-        folded = builder.extract_element(total, ir.Constant(lanes.short, 0))
-        return builder.fadd(folded, builder.load(sums[1]))
+        def halve(k: int) -> None:
+            builder.store(lanes.halved(builder.load(sums[k])), sums[k + 1])
+
+        several = builder.icmp_signed(">=", n, ir.Constant(lanes.long, LANES))
+        with builder.if_then(several):
+            lanes.in_full(n, add)
+            halve(0)
+        place = builder.and_(n, ir.Constant(lanes.long, -LANES))
+        for k, width in enumerate(SHORTER, 1):
+            place = lanes.in_part(n, place, width, add)
+            if width > 1:
+                halve(k)
+        return builder.fadd(builder.load(sums[-1]), more)
 
     return types.float32(x, types.int64, w, types.int64, types.int64, types.float32), generate
 
@@ -260,7 +277,9 @@ def _adapt_all(_, w, at, g, to, x, a, n, slope, weight, rate) -> Any:  # type: i
             for vector, start in zip(new, (weights, squares), strict=True):
                 builder.store(vector, lanes.at(start, place, width), align=4)
 
-        lanes.for_each(n, adapt)
+        place = lanes.in_full(n, adapt)
+        for width in SHORTER:
+            place = lanes.in_part(n, place, width, adapt)
         return context.get_dummy_value()
 
     single, long = types.float32, types.int64

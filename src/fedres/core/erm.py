@@ -133,7 +133,7 @@ def _(
     if n < times.rounds:
         for e in range(times.active.first[n], times.active.last[n]):
             i: Any = np.int64(times.active.who[e])
-            settle(local, i, global_, held(times, n, i))
+            settle(local, i, global_, held(times, n, n % times.history, i))
     else:
         for i in range(len(terms.weight)):
             settle(local, i, global_, n % times.history)

@@ -19,7 +19,7 @@ import numpy as np
 from fedres.core.types import F32, F64, I32, I64, Matrix
 
 LANES, SPARSE_LANES = 16, 4
-SHORTER = (8, 4)  # vectors for what is left over; the last three numbers go one by one
+SHORTER = (8, 4, 2, 1)  # what is left over makes at most one vector of each width
 ZERO = np.float32(0)
 
 # Running sums of squares begin at the smallest normal number, so that a feature that was always
@@ -59,22 +59,19 @@ class Models(NamedTuple):
 
 
 def fold(products: F32, more: Any) -> Any:
-    """Sums along the last axis, in a fixed order, beginning with `more`.
+    """Sums along the last axis, in a fixed order, and `more` at the end.
 
     Vectors of 16 lanes are added and folded; what is left over joins on the way.
     """
-    count, lanes = products.shape[-1], LANES
+    count = products.shape[-1]
     place = count // LANES * LANES
     rows = products[..., :place].reshape(*products.shape[:-1], -1, LANES)
     total: Any = np.add.reduce(rows, axis=-2, initial=ZERO)
-    while lanes > 1:
-        lanes //= 2
+    for lanes in SHORTER:
         total = total[..., :lanes] + total[..., lanes:]
-        if lanes in SHORTER and count & lanes:
+        if count & lanes:
             total += products[..., place : place + lanes]
             place += lanes
-    for last in range(place, count):
-        more = more + products[..., last]
     return total[..., 0] + more
 
 

@@ -43,13 +43,16 @@ class Plan(NamedTuple):
     arrivals: int  # how many uploads reach the server before the run ends
 
 
-def held(times: Times, n: int, i: int) -> int:
-    """The place in the ring of the global model that client i holds in round n: G_{n - beta_i}."""
+def held(times: Times, n: int, newest: int, i: int) -> int:
+    """The place in the ring of the global model that client i holds in round n: G_{n - beta_i}.
+
+    `newest` is that of G_n, n % times.history, which callers divide for once a round.
+    """
     if times.version.shape[0] > 0:
         age = n - times.version[n * times.down.shape[0] + i]
     else:
         age = min(times.down[i], n)
-    return back(n % times.history, age, times.history)
+    return back(newest, age, times.history)
 
 
 def back(now: int, steps: int, depth: int) -> int:

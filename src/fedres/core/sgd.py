@@ -212,10 +212,10 @@ def take_slopes(
     low, high = models.low[U(m)], models.high[U(m)]
     for c in range(U(first), U(last)):
         low, high = min(low, flight.label[c]), max(high, flight.label[c])
-    models.low[U(m)], models.high[U(m)] = low, high
     for c in range(U(first), U(last)):
         prediction = clip(mine[c] + theirs[c], low, high)
         out[c] = slope(terms.loss, prediction, flight.label[c])
+    models.low[U(m)], models.high[U(m)] = low, high
 
 
 def descend(
@@ -317,16 +317,16 @@ def deliver(local: Any, terms: Terms, times: Times, global_: Any, flight: Flight
 
 @deliver.register
 def _(local: Linear, terms: Terms, times: Times, global_: Any, flight: Flight, n: int) -> None:
-    clients = len(terms.weight)
-    due = times.due_local
+    clients, due = len(terms.weight), times.due_local
+    now, newest = n % flight.depth, n % times.history
     for e in range(due.first[n], due.last[n]):
         i: Any = np.int64(due.who[U(e)])
         lag = due.lag[U(e)]
         if lag <= n:
-            slot = back(n % flight.depth, lag, flight.depth) * clients + i
+            slot = back(now, lag, flight.depth) * clients + i
             first = slot * flight.samples.batch
             last = first + count(flight.samples, slot)
-            learn_waiting(terms, global_, held(times, n, i), local, i, flight, first, last)
+            learn_waiting(terms, global_, held(times, n, newest, i), local, i, flight, first, last)
 
 
 def learn_waiting(
@@ -371,14 +371,14 @@ def serve(global_: Any, terms: Terms, times: Times, flight: Flight, n: int) -> N
 @serve.register
 def _(global_: Linear, terms: Terms, times: Times, flight: Flight, n: int) -> None:
     models, clients, due = global_.models, len(terms.weight), times.due_server
-    old, new = n % times.history, (n + 1) % times.history
+    now, old, new = n % flight.depth, n % times.history, (n + 1) % times.history
     if new != old:
         copy_model(models, old, new)
     for e in range(due.first[n], due.last[n]):
         i: Any = np.int64(due.who[U(e)])
         lag = due.lag[U(e)]
         if lag <= n:
-            slot = back(n % flight.depth, lag, flight.depth) * clients + i
+            slot = back(now, lag, flight.depth) * clients + i
             first = slot * flight.samples.batch
             apply(terms, global_, old, new, i, flight, first, first + count(flight.samples, slot))
     if not terms.adaptive and terms.radius < np.inf:

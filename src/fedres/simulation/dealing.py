@@ -94,8 +94,8 @@ def shuffle_rows(order: I32, first: int, last: int, seed: int, client: int, epoc
     for k in range(last - first - 1, 0, -1):
         state = state * U(6364136223846793005) + U(1442695040888963407)
         high = (state ^ (state >> U(29))) >> U(32)
-        j = np.int64((high * U(k + 1)) >> U(32))
-        order[first + k], order[first + j] = order[first + j], order[first + k]
+        one, other = U(first + k), U(first) + ((high * U(k + 1)) >> U(32))
+        order[one], order[other] = order[other], order[one]
 
 
 def deal(deck: Deck, i: int, most: int, flight: Flight, slot: int) -> None:
@@ -136,17 +136,21 @@ def _(
     for e in range(first, last):
         i: Any = np.int64(times.active.who[U(e)])
         deal(deck, i, most, flight, base + i)
+    newest = n % times.history
+    for e in range(first, last):
+        i = np.int64(times.active.who[U(e)])
+        c = (base + i) * flight.samples.batch
+        end = c + count(flight.samples, base + i)
+        predict(terms, global_, held(times, n, newest, i), local, i, flight, c, end)
     total = mass = np.float64(0)
     for e in range(first, last):
         i = np.int64(times.active.who[U(e)])
-        version = held(times, n, i)
         c = (base + i) * flight.samples.batch
-        end = c + count(flight.samples, base + i)
-        predict(terms, global_, version, local, i, flight, c, end)
-        # Without a local model it is the server that knows the range of labels.
+        low, high = bounds(local, i)
         alone = deck.alone[U(i)] == 1
-        low, high = bounds(global_, version) if alone else bounds(local, i)
-        for q in range(U(end - c)):
+        if alone:  # the server then knows the range of labels
+            low, high = bounds(global_, held(times, n, newest, i))
+        for q in range(U(count(flight.samples, base + i))):
             at = U(c) + q
             if alone:
                 flight.sent[at] = flight.own[at]  # nothing, and not rounded to few bits
