@@ -9,7 +9,7 @@ from scipy.sparse import csr_array, hstack
 import fedres
 from fedres.core.losses import find_loss
 from fedres.core.rule import Rule
-from fedres.core.sgd import Linear, apply, new_flight, new_models, predict
+from fedres.core.sgd import Linear, Message, apply, new_flight, new_models, predict
 from fedres.core.sgd import learn as learn_local
 from fedres.core.views import matrix_view
 from fedres.tables.online_models import ModelShape, OnlineModels
@@ -48,10 +48,11 @@ def by_the_core(x_global, x_local, client, y, loss="squared", eta=0.3, shrinkage
     flight, predictions = new_flight(1, 1, 1), []
     for k, i in enumerate(client):
         flight.row[0], flight.label[0] = k, y[k]
-        predict(terms, global_, 0, local, i, flight, 0, 1)
+        message = Message(i, flight, 0, 1)
+        predict(terms, global_, 0, local, message)
         predictions.append(flight.seen[0] + flight.own[0])
-        learn_local(local, terms, i, flight, 0, 1)
-        apply(terms, global_, 0, 0, i, flight, 0, 1)
+        learn_local(local, terms, message)
+        apply(terms, global_, 0, 0, message)
     return predictions, models[0].weights, models[1].weights.reshape(clients, -1)[:, :-1]
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from fedres.bandits.policies import EPSILON, EVERY, Chooser, explores, pick, strength, weigh
 from fedres.bandits.world import ACTION, EXPLORE, World, drawn, expected, key_of, offer, paid
 from fedres.core.clock import meet
-from fedres.core.schedule import Times, held
-from fedres.core.sgd import Flight, Terms, U, evaluate, new_flight, send, set_count
+from fedres.core.schedule import held
+from fedres.core.sgd import Flight, Message, Play, U, evaluate, new_flight, send, set_count
 from fedres.core.types import F32, F64, I32
 
 
@@ -52,34 +52,25 @@ def score(
     """Offer a client its actions and predict their rewards; returns how many there are."""
     actions = scratch.actions
     count = offer(world, i, key, actions.row, actions.block)
-    evaluate(global_, version, i, actions, 0, count, actions.seen)
-    evaluate(local, i, i, actions, 0, count, actions.own)
+    message = Message(i, actions, 0, count)
+    evaluate(global_, version, message, actions.seen)
+    evaluate(local, i, message, actions.own)
     for a in range(U(count)):
         scratch.scores[a] = actions.seen[a] + actions.own[a]
     return count
 
 
 @meet.register
-def _(
-    game: Game,
-    terms: Terms,
-    times: Times,
-    global_: Any,
-    local: Any,
-    flight: Flight,
-    n: int,
-    first: int,
-    last: int,
-) -> None:
+def _(game: Game, play: Play, n: int, first: int, last: int) -> None:
+    terms, times, global_, local, flight = play
     world, kind, strong = game.world, game.policy.kind, strength(game.policy, n + 1)
     actions = game.offer.actions
-    base = n % flight.depth * len(terms.weight)
+    base, newest = n % flight.depth * len(terms.weight), n % times.history
     for e in range(first, last):
         i = times.active.who[U(e)]
         key = key_of(game.seed, i, n)
-        count = score(
-            world, i, key, global_, held(times, n, n % times.history, i), local, game.offer
-        )
+        version = held(times, n, newest, i)
+        count = score(world, i, key, global_, version, local, game.offer)
         scores, probabilities = game.offer.scores[:count], game.offer.probabilities[:count]
         explored = explores(kind, strong, drawn(key, EXPLORE) if kind == EPSILON else 0.0)
         weigh(kind, np.float64(explored) if kind <= EVERY else strong, scores, probabilities)
@@ -100,7 +91,7 @@ def _(
         set_count(flight.samples, base + i, 1 if game.all_decisions or explored else 0)
         flight.row[c], flight.block[c], flight.label[c] = row, block, reward
         flight.seen[c], flight.own[c] = actions.seen[U(action)], actions.own[U(action)]
-        send(terms, flight, base + i, base + i + 1)
+        send(terms, Message(i, flight, base + i, base + i + 1))
 
 
 def earn(

@@ -15,7 +15,7 @@ from fedres.core import clock
 from fedres.core.delays import Delay, Lag, as_delay
 from fedres.core.rule import Rule
 from fedres.core.schedule import never, plan
-from fedres.core.sgd import Linear, Many, new_flight
+from fedres.core.sgd import Linear, Many, Play, new_flight
 from fedres.core.steps import Adaptive, Step
 from fedres.core.types import F32, F64, I32
 from fedres.simulation.settings import Method, choose
@@ -193,7 +193,7 @@ def simulate_bandit(
     play = _compiled() if compiled else clock.play
     began = perf_counter()
     with np.errstate(all="ignore"):  # a run may diverge, and hashes overflow on purpose
-        play(game, terms, times, global_, local, flight, np.empty((0, 0), np.float32))
+        play(game, Play(terms, times, global_, local, flight), np.empty((0, 0), np.float32))
     seconds = perf_counter() - began
     w_global, w_local = _each(global_)[rounds % times.history].copy(), _each(local)
     if not (np.isfinite(w_global).all() and np.isfinite(w_local).all()):

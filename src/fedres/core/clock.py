@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from fedres.core.schedule import Times, back, held
-from fedres.core.sgd import Flight, Terms, U, count, deliver, keep, learn, predict, serve
+from fedres.core.schedule import back, held
+from fedres.core.sgd import Play, U, deliver, keep, learn, message_of, predict, serve
 from fedres.core.source import apart
 
 # So many clients are carried through a round together: their models stay in the first caches.
@@ -25,67 +25,47 @@ BLOCK = 128
 
 
 @singledispatch
-def meet(
-    source: Any,
-    terms: Terms,
-    times: Times,
-    global_: Any,
-    local: Any,
-    flight: Flight,
-    n: int,
-    first: int,
-    last: int,
-) -> None:
+def meet(source: Any, play: Play, n: int, first: int, last: int) -> None:
     """Deal samples to the clients `times.active.who[first:last]` of round n, and predict them."""
     raise TypeError(f"{type(source).__name__} is no source of rows")
 
 
-def learn_now(
-    local: Any, terms: Terms, times: Times, flight: Flight, n: int, first: int, last: int
-) -> None:
+def learn_now(play: Play, n: int, first: int, last: int) -> None:
     """Clients learn the samples that they have just predicted."""
-    base = n % flight.depth * len(terms.weight)
+    place = n % play.flight.depth
     for e in range(first, last):
-        i: Any = np.int64(times.active.who[U(e)])
-        c = (base + i) * flight.samples.batch
-        learn(local, terms, i, flight, c, c + count(flight.samples, base + i))
+        i: Any = np.int64(play.times.active.who[U(e)])
+        learn(play.local, play.terms, message_of(play, place, i))
 
 
 @apart
-def learn_late(
-    local: Any, terms: Terms, times: Times, global_: Any, flight: Flight, n: int
-) -> None:
+def learn_late(play: Play, n: int) -> None:
     """Clients learn the samples whose labels become known at the end of round n."""
-    known = times.labelled
+    terms, times, global_, local, flight = play
+    now, newest, known = n % flight.depth, n % times.history, times.labelled
     for e in range(known.first[n], known.last[n]):
         i: Any = np.int64(known.who[e])
         lag = known.lag[e]
         if lag <= n:
-            slot = back(n % flight.depth, lag, flight.depth) * len(terms.weight) + i
-            first = slot * flight.samples.batch
-            last = first + count(flight.samples, slot)
+            message = message_of(play, back(now, lag, flight.depth), i)
             # The models have moved since; what is sent is what they say now.
-            predict(
-                terms, global_, held(times, n, n % times.history, i), local, i, flight, first, last
-            )
-            learn(local, terms, i, flight, first, last)
+            predict(terms, global_, held(times, n, newest, i), local, message)
+            learn(local, terms, message)
 
 
-def play(
-    source: Any, terms: Terms, times: Times, global_: Any, local: Any, flight: Flight, path: Any
-) -> None:
+def play(source: Any, with_: Play, path: Any) -> None:
     """All rounds of a run; `path` keeps the global model after each, if it has room."""
-    active = times.active
+    times, active = with_.times, with_.times.active
     for n in range(times.rounds + 1):
-        deliver(local, terms, times, global_, flight, n)
+        deliver(with_.local, with_, n)
         if n == times.rounds:
             break
         for first in range(active.first[n], active.last[n], BLOCK):
             last = min(first + BLOCK, active.last[n])
-            meet(source, terms, times, global_, local, flight, n, first, last)
+            meet(source, with_, n, first, last)
             if times.at_once:
-                learn_now(local, terms, times, flight, n, first, last)
-        learn_late(local, terms, times, global_, flight, n)
-        serve(global_, terms, times, flight, n)
+                learn_now(with_, n, first, last)
+        learn_late(with_, n)
+        serve(with_.global_, with_, n)
         if path.shape[0] > 0:
-            keep(global_, (n + 1) % times.history, path, n + 1)
+            keep(with_.global_, (n + 1) % times.history, path, n + 1)

@@ -29,8 +29,19 @@ import numpy as np
 from fedres.core.losses import Loss
 from fedres.core.messages import check_bits
 from fedres.core.primitives import add_scaled, add_square
-from fedres.core.schedule import Times, back, held
-from fedres.core.sgd import Flight, Terms, bounds, count, deliver, evaluate, keep, learn, serve
+from fedres.core.schedule import back, held
+from fedres.core.sgd import (
+    Message,
+    Play,
+    Terms,
+    bounds,
+    deliver,
+    evaluate,
+    keep,
+    learn,
+    message_of,
+    serve,
+)
 from fedres.core.solvers import inner, least_squares_in_ball, minimise_in_ball
 from fedres.core.source import apart
 from fedres.core.types import F64, I64
@@ -115,9 +126,9 @@ class Minimiser(NamedTuple):
 
 
 @evaluate.register
-def _(side: Minimiser, m: int, i: int, flight: Flight, first: int, last: int, out: F64) -> None:
-    for c in range(first, last):
-        out[c] = inner(side.x[flight.row[c]], side.weights[m])
+def _(side: Minimiser, m: int, message: Message, out: F64) -> None:
+    for c in range(message.first, message.last):
+        out[c] = inner(side.x[message.flight.row[c]], side.weights[m])
 
 
 @bounds.register
@@ -126,16 +137,15 @@ def _(side: Minimiser, m: int) -> tuple[float, float]:
 
 
 @deliver.register
-def _(
-    local: Minimiser, terms: Terms, times: Times, global_: Minimiser, flight: Flight, n: int
-) -> None:
+def _(local: Minimiser, play: Play, n: int) -> None:
     """Each client that is about to predict minimises; all do once more when the run is over."""
+    times, global_ = play.times, play.global_
     if n < times.rounds:
         for e in range(times.active.first[n], times.active.last[n]):
             i: Any = np.int64(times.active.who[e])
             settle(local, i, global_, held(times, n, n % times.history, i))
     else:
-        for i in range(len(terms.weight)):
+        for i in range(len(play.terms.weight)):
             settle(local, i, global_, n % times.history)
 
 
@@ -146,7 +156,8 @@ def settle(local: Minimiser, i: int, global_: Minimiser, version: int) -> None:
 
 
 @learn.register
-def _(local: Minimiser, terms: Terms, i: int, flight: Flight, first: int, last: int) -> None:
+def _(local: Minimiser, terms: Terms, message: Message) -> None:
+    i, flight, first, last = message
     for c in range(first, last):
         row, y, theirs = flight.row[c], flight.label[c], flight.seen[c]
         take_in(local.problem, local, i, i, row, y, theirs, terms.weight[i])
@@ -155,22 +166,21 @@ def _(local: Minimiser, terms: Terms, i: int, flight: Flight, first: int, last: 
 
 
 @serve.register
-def _(global_: Minimiser, terms: Terms, times: Times, flight: Flight, n: int) -> None:
-    due, clients = times.due_server, len(terms.weight)
+def _(global_: Minimiser, play: Play, n: int) -> None:
+    terms, times, flight, due = play.terms, play.times, play.flight, play.times.due_server
     old, new = n % times.history, (n + 1) % times.history
     global_.weights[new] = global_.weights[old]
     for e in range(due.first[n], due.last[n]):
         i: Any = np.int64(due.who[e])
         lag = due.lag[e]
         if lag <= n:
-            slot = back(n % flight.depth, lag, flight.depth) * clients + i
-            first = slot * flight.samples.batch
-            for c in range(first, first + count(flight.samples, slot)):
+            message = message_of(play, back(n % flight.depth, lag, flight.depth), i)
+            for c in range(message.first, message.last):
                 row, y, theirs = flight.row[c], flight.label[c], flight.sent[c]
                 take_in(global_.problem, global_, 0, i, row, y, theirs, terms.weight[i])
             if n - lag >= global_.newest[i]:
                 global_.newest[i] = n - lag
-                global_.received[i] = global_.sent[slot]
+                global_.received[i] = global_.sent[message.first // flight.samples.batch]
     if (n + 1) % global_.solve_every == 0 and global_.newest.max() >= 0:
         argmin(global_.problem, global_, 0, global_.received, new)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedres.core.primitives import View, fold, view_of
 from fedres.core.rule import Rule
-from fedres.core.sgd import Flight, Linear, Many, evaluate, new_flight, new_models
+from fedres.core.sgd import Flight, Linear, Many, Message, evaluate, new_flight, new_models
 from fedres.core.steps import Step
 from fedres.core.types import F32, Matrix
 
@@ -87,6 +87,11 @@ def batch_of(y: F32) -> Flight:
     return flight._replace(samples=samples)
 
 
+def whole(flight: Flight) -> Message:
+    """The message that a flight holds which has only one."""
+    return Message(0, flight, 0, len(flight.label))
+
+
 def linear(x: Matrix, weights: F32, constant: bool) -> F32:
     """The product w . (x, 1) of every row, with the bits of `predict_row`.
 
@@ -102,5 +107,5 @@ def linear(x: Matrix, weights: F32, constant: bool) -> F32:
         return np.asarray(fold(products, np.full(rows, bias)), np.float32)
     model: Any = LinearModel(width, Rule(constant=constant), Rule().step, weights)
     flight = batch_of(np.zeros(rows, np.float32))
-    evaluate(model.on(view_of(x)), 0, 0, flight, 0, rows, flight.own)
+    evaluate(model.on(view_of(x)), 0, whole(flight), flight.own)
     return flight.own

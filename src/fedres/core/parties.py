@@ -13,7 +13,7 @@ import numpy as np
 
 from fedres.core import sgd
 from fedres.core.messages import GlobalModel, Upload
-from fedres.core.models import LinearModel, batch_of, linear
+from fedres.core.models import LinearModel, batch_of, linear, whole
 from fedres.core.primitives import Models, copy_model, project, view_of
 from fedres.core.rule import Rule
 from fedres.core.types import F32, Matrix
@@ -97,8 +97,8 @@ class Client:
         self._mail = []
 
     def _learn_waiting(self, waiting: Waiting) -> None:
-        rows = len(waiting.flight.label)
-        sgd.learn_waiting(self.terms, waiting.global_, 0, waiting.local, 0, waiting.flight, 0, rows)
+        message = whole(waiting.flight)
+        sgd.learn_waiting(self.terms, waiting.global_, 0, waiting.local, message)
 
     def predict(self, x_global: Matrix, x_local: Matrix) -> F32:
         """f(x^g; w^g) + f(x^l; w_i), clipped to the labels seen; learns nothing."""
@@ -121,8 +121,8 @@ class Client:
         self._batch = []
         flight, global_ = batch_of(y), self.global_.on(view_of(x_global))
         local = self._local_side(x_local)
-        sgd.predict(self.terms, global_, 0, local, 0, flight, 0, len(y))
-        sgd.learn(local, self.terms, 0, flight, 0, len(y))
+        sgd.predict(self.terms, global_, 0, local, whole(flight))
+        sgd.learn(local, self.terms, whole(flight))
         if self.rule.waits:
             self._waiting[self.round] = Waiting(global_, local, flight)
         sent = flight.sent if self._bits else np.zeros_like(flight.sent)
@@ -188,7 +188,7 @@ class Server:
             flight.seen[:] = linear(upload.x_global, self._old[upload.version], model.constant)
         terms = self.rule.terms(np.array([self._weights.get(upload.client, 1.0)], np.float32))
         side = model.on(view_of(upload.x_global))
-        sgd.apply(terms, side, 0, self._new, 0, flight, 0, len(upload.y))
+        sgd.apply(terms, side, 0, self._new, whole(flight))
         if self.rule.waits:
             # What a client has predicted with it has seen: of that it need not hear again.
             used = self._used.get(upload.client, {})

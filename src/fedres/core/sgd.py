@@ -111,6 +111,25 @@ class Flight(NamedTuple):
     slope_there: F32  # of the server's loss
 
 
+class Message(NamedTuple):
+    """Samples `first:last` of a flight: those of one client and round."""
+
+    client: int
+    flight: Flight
+    first: int
+    last: int
+
+
+class Play(NamedTuple):
+    """All that rounds are played with, wherever samples come from."""
+
+    terms: Terms
+    times: Times
+    global_: Any
+    local: Any
+    flight: Flight
+
+
 @singledispatch
 def count(samples: Any, slot: int) -> int:
     """How many samples a message holds."""
@@ -143,21 +162,29 @@ def _(samples: Many, slot: int, number: int) -> None:
     samples.number[U(slot)] = number
 
 
+def message_of(play: Play, place: int, client: int) -> Message:
+    """What a client sends in the round at that place of the flight."""
+    flight, slot = play.flight, place * len(play.terms.weight) + client
+    first = slot * flight.samples.batch
+    return Message(client, flight, first, first + count(flight.samples, slot))
+
+
 def clip(prediction: Any, low: Any, high: Any) -> Any:
     """Bring a prediction into the range of labels seen."""
     return min(max(prediction, low), high)
 
 
 @singledispatch
-def evaluate(side: Any, m: int, i: int, flight: Flight, first: int, last: int, out: F32) -> None:
-    """f(x; w_m) of the samples first:last of client i, not clipped."""
+def evaluate(side: Any, m: int, message: Message, out: F32) -> None:
+    """f(x; w_m) of the samples of a message, not clipped."""
     raise TypeError(f"{type(side).__name__} is no side of a federation")
 
 
 @evaluate.register
-def _(side: Linear, m: int, i: int, flight: Flight, first: int, last: int, out: F32) -> None:
-    for c in range(U(first), U(last)):
-        out[c] = predict_row(side.models, m, side.x, i, flight.row[c], flight.block[c])
+def _(side: Linear, m: int, message: Message, out: F32) -> None:
+    row, block = message.flight.row, message.flight.block
+    for c in range(U(message.first), U(message.last)):
+        out[c] = predict_row(side.models, m, side.x, message.client, row[c], block[c])
 
 
 @singledispatch
@@ -171,78 +198,50 @@ def _(side: Linear, m: int) -> tuple[Any, Any]:
     return side.models.low[U(m)], side.models.high[U(m)]
 
 
-def predict(
-    terms: Terms,
-    global_: Any,
-    version: int,
-    local: Any,
-    i: int,
-    flight: Flight,
-    first: int,
-    last: int,
-) -> None:
+def predict(terms: Terms, global_: Any, version: int, local: Any, message: Message) -> None:
     """Both halves of a prediction, f(x^g; w^g) and f(x^l; w_i), and what is sent of the second."""
-    evaluate(global_, version, i, flight, first, last, flight.seen)
-    evaluate(local, i, i, flight, first, last, flight.own)
-    send(terms, flight, first, last)
+    evaluate(global_, version, message, message.flight.seen)
+    evaluate(local, message.client, message, message.flight.own)
+    send(terms, message)
 
 
-def send(terms: Terms, flight: Flight, first: int, last: int) -> None:
+def send(terms: Terms, message: Message) -> None:
     """Round what leaves the client to as few bits as agreed; none where it has no model."""
-    for c in range(U(first), U(last)):
-        flight.sent[c] = flight.own[c]
+    own, sent = message.flight.own, message.flight.sent
+    for c in range(U(message.first), U(message.last)):
+        sent[c] = own[c]
         if 0 < terms.bits < 32:
-            flight.sent[c] = quantise(
-                flight.own[c], terms.bits, terms.residual_low, terms.residual_high
-            )
+            sent[c] = quantise(own[c], terms.bits, terms.residual_low, terms.residual_high)
 
 
 def take_slopes(
-    terms: Terms,
-    models: Models,
-    m: int,
-    flight: Flight,
-    first: int,
-    last: int,
-    mine: F32,
-    theirs: F32,
-    out: F32,
+    terms: Terms, models: Models, m: int, message: Message, mine: F32, theirs: F32, out: F32
 ) -> None:
     """The slopes of the loss at the sum of both predictions, which model m clips as it has seen."""
-    low, high = models.low[U(m)], models.high[U(m)]
-    for c in range(U(first), U(last)):
-        low, high = min(low, flight.label[c]), max(high, flight.label[c])
-    for c in range(U(first), U(last)):
-        prediction = clip(mine[c] + theirs[c], low, high)
-        out[c] = slope(terms.loss, prediction, flight.label[c])
+    label, low, high = message.flight.label, models.low[U(m)], models.high[U(m)]
+    for c in range(U(message.first), U(message.last)):
+        low, high = min(low, label[c]), max(high, label[c])
+    for c in range(U(message.first), U(message.last)):
+        out[c] = slope(terms.loss, clip(mine[c] + theirs[c], low, high), label[c])
     models.low[U(m)], models.high[U(m)] = low, high
 
 
-def descend(
-    terms: Terms, side: Linear, m: int, i: int, flight: Flight, first: int, last: int, slopes: F32
-) -> None:
+def descend(terms: Terms, side: Linear, m: int, message: Message, slopes: F32) -> None:
     """w_m <- w_m - eta lambda_i (mean of slope * x over the samples), without projection."""
-    models, view, weight = side.models, side.x, terms.weight[U(i)]
+    i, flight, first, last = message
+    weight = terms.weight[U(i)]
     if not terms.adaptive:
         share = side.eta * weight / np.float32(last - first)
         for c in range(U(first), U(last)):
             rate = share * slopes[c]
-            descend_row(models, m, view, i, flight.row[c], flight.block[c], rate)
+            descend_row(side.models, m, side.x, i, flight.row[c], flight.block[c], rate)
     else:
-        adapt(flight.samples, side, m, i, weight, flight, first, last, slopes)
+        adapt(flight.samples, side, m, weight, message, slopes)
 
 
 @singledispatch
 def adapt(
-    samples: Any,
-    side: Linear,
-    m: int,
-    i: int,
-    weight: np.float32,
-    flight: Flight,
-    first: int,
-    last: int,
-    slopes: F32,
+    samples: Any, side: Linear, m: int, weight: np.float32, message: Message, slopes: F32
 ) -> None:
     """The adaptive step along the mean gradient of the samples."""
     raise TypeError(f"{type(samples).__name__} does not count samples")
@@ -250,163 +249,120 @@ def adapt(
 
 @adapt.register
 def _(
-    samples: One,
-    side: Linear,
-    m: int,
-    i: int,
-    weight: np.float32,
-    flight: Flight,
-    first: int,
-    last: int,
-    slopes: F32,
+    samples: One, side: Linear, m: int, weight: np.float32, message: Message, slopes: F32
 ) -> None:
-    row, block, at = flight.row[U(first)], flight.block[U(first)], slopes[U(first)]
-    adapt_row(side.models, m, side.x, i, row, block, at, weight, side.eta)
+    flight, c = message.flight, U(message.first)
+    row, block = flight.row[c], flight.block[c]
+    adapt_row(side.models, m, side.x, message.client, row, block, slopes[c], weight, side.eta)
 
 
 @adapt.register
 def _(
-    samples: Many,
-    side: Linear,
-    m: int,
-    i: int,
-    weight: np.float32,
-    flight: Flight,
-    first: int,
-    last: int,
-    slopes: F32,
+    samples: Many, side: Linear, m: int, weight: np.float32, message: Message, slopes: F32
 ) -> None:
+    models, (i, flight, first, last) = side.models, message
     if last - first == 1:
-        row, block, at = flight.row[U(first)], flight.block[U(first)], slopes[U(first)]
-        adapt_row(side.models, m, side.x, i, row, block, at, weight, side.eta)
+        row, block, along = flight.row[U(first)], flight.block[U(first)], slopes[U(first)]
+        adapt_row(models, m, side.x, i, row, block, along, weight, side.eta)
         return
     # Gradients are summed first and divided last: those that cancel exactly move nothing.
-    models = side.models
     for c in range(U(first), U(last)):
         add_to_sums(side.sums, models.constant[m], side.x, i, flight.row[c], slopes[c])
     adapt_mean(models, m, side.x, i, flight.row, first, last, weight, side.eta, side.sums)
 
 
-def step_local(terms: Terms, local: Linear, i: int, flight: Flight, first: int, last: int) -> None:
+def step_local(terms: Terms, local: Linear, message: Message) -> None:
     """w_i <- Pi_D{ w_i - eta_i grad^l }."""
-    descend(terms, local, i, i, flight, first, last, flight.slope)
+    descend(terms, local, message.client, message, message.flight.slope)
     if terms.radius < np.inf:
-        project(local.models, i, terms.radius)
+        project(local.models, message.client, terms.radius)
 
 
 @singledispatch
-def learn(local: Any, terms: Terms, i: int, flight: Flight, first: int, last: int) -> None:
+def learn(local: Any, terms: Terms, message: Message) -> None:
     """The client's step on samples it has just predicted; under ``aligned`` the step waits."""
     raise TypeError(f"{type(local).__name__} is no local side")
 
 
 @learn.register
-def _(local: Linear, terms: Terms, i: int, flight: Flight, first: int, last: int) -> None:
-    if terms.alignment == _LATE or first == last:
+def _(local: Linear, terms: Terms, message: Message) -> None:
+    if terms.alignment == _LATE or message.first == message.last:
         return
-    take_slopes(terms, local.models, i, flight, first, last, flight.own, flight.seen, flight.slope)
+    i, flight = message.client, message.flight
+    take_slopes(terms, local.models, i, message, flight.own, flight.seen, flight.slope)
     if terms.alignment != _ALIGNED:
-        step_local(terms, local, i, flight, first, last)
+        step_local(terms, local, message)
 
 
 @singledispatch
-def deliver(local: Any, terms: Terms, times: Times, global_: Any, flight: Flight, n: int) -> None:
+def deliver(local: Any, play: Play, n: int) -> None:
     """What clients do when round n begins: what they have waited a round trip for."""
     raise TypeError(f"{type(local).__name__} is no local side")
 
 
 @deliver.register
-def _(local: Linear, terms: Terms, times: Times, global_: Any, flight: Flight, n: int) -> None:
-    clients, due = len(terms.weight), times.due_local
+def _(local: Linear, play: Play, n: int) -> None:
+    times, flight, due = play.times, play.flight, play.times.due_local
     now, newest = n % flight.depth, n % times.history
     for e in range(due.first[n], due.last[n]):
         i: Any = np.int64(due.who[U(e)])
         lag = due.lag[U(e)]
         if lag <= n:
-            slot = back(now, lag, flight.depth) * clients + i
-            first = slot * flight.samples.batch
-            last = first + count(flight.samples, slot)
-            learn_waiting(terms, global_, held(times, n, newest, i), local, i, flight, first, last)
+            message = message_of(play, back(now, lag, flight.depth), i)
+            learn_waiting(play.terms, play.global_, held(times, n, newest, i), local, message)
 
 
 def learn_waiting(
-    terms: Terms,
-    global_: Any,
-    version: int,
-    local: Linear,
-    i: int,
-    flight: Flight,
-    first: int,
-    last: int,
+    terms: Terms, global_: Any, version: int, local: Linear, message: Message
 ) -> None:
     """The step on samples whose use by the server has become visible to the client."""
     if terms.alignment == _LATE:
-        meet_again(terms, global_, version, local, i, flight, first, last)
-    step_local(terms, local, i, flight, first, last)
+        meet_again(terms, global_, version, local, message)
+    step_local(terms, local, message)
 
 
 @apart
-def meet_again(
-    terms: Terms,
-    global_: Any,
-    version: int,
-    local: Any,
-    i: int,
-    flight: Flight,
-    first: int,
-    last: int,
-) -> None:
+def meet_again(terms: Terms, global_: Any, version: int, local: Any, message: Message) -> None:
     """The slopes of samples seen a round trip ago, at the pair of models that is held now."""
-    evaluate(global_, version, i, flight, first, last, flight.seen)
-    evaluate(local, i, i, flight, first, last, flight.own)
-    take_slopes(terms, local.models, i, flight, first, last, flight.own, flight.seen, flight.slope)
+    i, flight = message.client, message.flight
+    evaluate(global_, version, message, flight.seen)
+    evaluate(local, i, message, flight.own)
+    take_slopes(terms, local.models, i, message, flight.own, flight.seen, flight.slope)
 
 
 @singledispatch
-def serve(global_: Any, terms: Terms, times: Times, flight: Flight, n: int) -> None:
+def serve(global_: Any, play: Play, n: int) -> None:
     """The server works on what arrives in round n: G_n becomes G_{n+1}."""
     raise TypeError(f"{type(global_).__name__} is no global side")
 
 
 @serve.register
-def _(global_: Linear, terms: Terms, times: Times, flight: Flight, n: int) -> None:
-    models, clients, due = global_.models, len(terms.weight), times.due_server
+def _(global_: Linear, play: Play, n: int) -> None:
+    terms, times, flight, due = play.terms, play.times, play.flight, play.times.due_server
     now, old, new = n % flight.depth, n % times.history, (n + 1) % times.history
     if new != old:
-        copy_model(models, old, new)
+        copy_model(global_.models, old, new)
     for e in range(due.first[n], due.last[n]):
         i: Any = np.int64(due.who[U(e)])
         lag = due.lag[U(e)]
         if lag <= n:
-            slot = back(now, lag, flight.depth) * clients + i
-            first = slot * flight.samples.batch
-            apply(terms, global_, old, new, i, flight, first, first + count(flight.samples, slot))
+            message = message_of(play, back(now, lag, flight.depth), i)
+            apply(terms, global_, old, new, message)
     if not terms.adaptive and terms.radius < np.inf:
-        project(models, new, terms.radius)
+        project(global_.models, new, terms.radius)
 
 
-def apply(
-    terms: Terms,
-    global_: Linear,
-    old: int,
-    new: int,
-    i: int,
-    flight: Flight,
-    first: int,
-    last: int,
-) -> None:
+def apply(terms: Terms, global_: Linear, old: int, new: int, message: Message) -> None:
     """One message at the server: Sgd sums gradients taken at G_n, Adaptive goes one by one."""
-    if first == last:
+    if message.first == message.last:
         return
+    flight = message.flight
     seen = flight.seen
     if terms.alignment >= _ARRIVAL:
         seen = flight.fresh
-        at = new if terms.adaptive else old
-        evaluate(global_, at, i, flight, first, last, seen)
-    take_slopes(
-        terms, global_.models, new, flight, first, last, seen, flight.sent, flight.slope_there
-    )
-    descend(terms, global_, new, i, flight, first, last, flight.slope_there)
+        evaluate(global_, new if terms.adaptive else old, message, seen)
+    take_slopes(terms, global_.models, new, message, seen, flight.sent, flight.slope_there)
+    descend(terms, global_, new, message, flight.slope_there)
     if terms.adaptive and terms.radius < np.inf:
         project(global_.models, new, terms.radius)
 

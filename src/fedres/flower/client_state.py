@@ -119,7 +119,8 @@ class ClientState:
         global_ = self._global_model().on(view_of(clipped(x_global, self.settings.feature_limit)))
         local = self.memory.local.on(view_of(x_local))
         for c in range(len(y)):
-            sgd.learn_waiting(self._terms, global_, 0, local, 0, flight, c, c + 1)
+            message = sgd.Message(0, flight, c, c + 1)
+            sgd.learn_waiting(self._terms, global_, 0, local, message)
 
     def _global_model(self) -> LinearModel:
         held, rule = self.memory.global_, self.settings.rule

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedres.core.models import LinearModel, linear
-from fedres.core.sgd import Flight, Linear, Terms, apply, clip, evaluate, learn, send
+from fedres.core.sgd import Flight, Linear, Message, Terms, apply, clip, evaluate, learn, send
 from fedres.core.types import F32, Matrix
 
 
@@ -39,16 +39,17 @@ def learn_rows(
     flight.seen[:] = linear(x_global, global_.weights, global_.constant)
     alone = local.models.size[0] == 1
     for c in range(len(joint)):
-        evaluate(local, 0, 0, flight, c, c + 1, flight.own)
-        send(terms, flight, c, c + 1)
+        message = Message(0, flight, c, c + 1)
+        evaluate(local, 0, message, flight.own)
+        send(terms, message)
         # Without a local model it is the server that knows the range of labels.
         models = global_.models if alone else local.models
         joint[c] = clip(flight.seen[c] + flight.own[c], models.low[0], models.high[0])
-        learn(local, terms, 0, flight, c, c + 1)
+        learn(local, terms, message)
     return joint
 
 
 def apply_rows(terms: Terms, global_: Linear, flight: Flight) -> None:
     """Let the server learn each row at the model that the row before left behind."""
     for c in range(len(flight.label)):
-        apply(terms, global_, 0, 0, 0, flight, c, c + 1)
+        apply(terms, global_, 0, 0, Message(0, flight, c, c + 1))

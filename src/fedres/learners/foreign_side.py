@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedres.core.primitives import Models
-from fedres.core.schedule import Times
-from fedres.core.sgd import Flight, Terms, bounds, deliver, evaluate, learn
+from fedres.core.sgd import Message, Play, Terms, bounds, deliver, evaluate, learn
 from fedres.core.types import F32, I64, Matrix
 from fedres.learners.protocol import LocalLearner
 
@@ -29,8 +28,9 @@ class Foreign(NamedTuple):
     row_start: I64
     models: Models  # without weights: they keep the range of the labels that a client has seen
 
-    def features(self, i: int, flight: Flight, first: int, last: int) -> Matrix:
+    def features(self, message: Message) -> Matrix:
         """Local features of samples under way."""
+        i, flight, first, last = message
         return self.rows[i][flight.row[first:last] - self.row_start[i]]
 
     def say(self, i: int, x: Matrix) -> F32:
@@ -51,17 +51,10 @@ class Foreign(NamedTuple):
 
 
 @evaluate.register
-def _(
-    side: Foreign,
-    m: int,
-    i: int,
-    flight: Flight,
-    first: int,
-    last: int,
-    out: F32,
-) -> None:
-    if last > first:
-        out[first:last] = side.say(i, side.features(i, flight, first, last))
+def _(side: Foreign, m: int, message: Message, out: F32) -> None:
+    if message.last > message.first:
+        said = side.say(message.client, side.features(message))
+        out[message.first : message.last] = said
 
 
 @bounds.register
@@ -70,17 +63,18 @@ def _(side: Foreign, m: int) -> tuple[Any, Any]:
 
 
 @learn.register
-def _(local: Foreign, terms: Terms, i: int, flight: Flight, first: int, last: int) -> None:
+def _(local: Foreign, terms: Terms, message: Message) -> None:
+    i, flight, first, last = message
     y = flight.label[first:last].copy()
     with local.naming_it(i, "learn"):
-        x = local.features(i, flight, first, last)
+        x = local.features(message)
         local.learners[i].learn(x, y, flight.seen[first:last].copy())
     models = local.models
     models.low[i], models.high[i] = min(models.low[i], y.min()), max(models.high[i], y.max())
 
 
 @deliver.register
-def _(local: Foreign, terms: Terms, times: Times, global_: Any, flight: Flight, n: int) -> None:
+def _(local: Foreign, play: Play, n: int) -> None:
     """Learners learn at once: they wait for nothing."""
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedres.core import sgd
-from fedres.core.models import LinearModel, batch_of
+from fedres.core.models import LinearModel, batch_of, whole
 from fedres.core.primitives import view_of
 from fedres.core.rule import Rule
 from fedres.core.types import F32, Matrix
@@ -54,4 +54,4 @@ class LinearLearner:
         """One step along the mean gradient of the rows."""
         flight, side = batch_of(y), self.model.on(view_of(x))
         flight.seen[:], flight.own[:] = offset, self.model.f(x)
-        sgd.learn(side, self._terms, 0, flight, 0, len(y))
+        sgd.learn(side, self._terms, whole(flight))

@@ -11,7 +11,7 @@ from fedres.core.delays import Delay, as_delay
 from fedres.core.parties import Server
 from fedres.core.rule import Rule
 from fedres.core.schedule import plan
-from fedres.core.sgd import Linear, new_flight, new_models
+from fedres.core.sgd import Linear, Play, new_flight, new_models
 from fedres.core.types import F32
 from fedres.core.views import client_rows
 from fedres.learners.foreign_side import Foreign
@@ -124,7 +124,8 @@ def play(
     terms = rule.terms(np.ones(len(ids), np.float32))
     flight = new_flight(layout.depth, len(ids), rule.batch)
     with np.errstate(all="ignore"):
-        clock.play(deck, terms, layout.times, global_, local, flight, np.empty((0, 0), np.float32))
+        rounds_of = Play(terms, layout.times, global_, local, flight)
+        clock.play(deck, rounds_of, np.empty((0, 0), np.float32))
     server.go_on_from(global_.models, turns % layout.times.history, turns)
     clients = {}
     for i, name in enumerate(ids):

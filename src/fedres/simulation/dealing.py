@@ -6,8 +6,8 @@ import numpy as np
 
 from fedres.core.clock import meet
 from fedres.core.losses import value
-from fedres.core.schedule import Times, held
-from fedres.core.sgd import Flight, Terms, U, bounds, clip, count, predict, set_count
+from fedres.core.schedule import held
+from fedres.core.sgd import Flight, Play, U, bounds, clip, count, message_of, predict, set_count
 from fedres.core.types import F32, F64, I32, I64
 
 
@@ -120,47 +120,36 @@ def deal(deck: Deck, i: int, most: int, flight: Flight, slot: int) -> None:
 
 
 @meet.register
-def _(
-    deck: Deck,
-    terms: Terms,
-    times: Times,
-    global_: Any,
-    local: Any,
-    flight: Flight,
-    n: int,
-    first: int,
-    last: int,
-) -> None:
-    base = n % flight.depth * len(terms.weight)
-    most = min(flight.samples.batch, deck.total - n * flight.samples.batch)
+def _(deck: Deck, play: Play, n: int, first: int, last: int) -> None:
+    terms, times, global_, local, flight = play
+    batch, place, newest = flight.samples.batch, n % flight.depth, n % times.history
+    base, most = place * len(terms.weight), min(batch, deck.total - n * batch)
     for e in range(first, last):
         i: Any = np.int64(times.active.who[U(e)])
         deal(deck, i, most, flight, base + i)
-    newest = n % times.history
     for e in range(first, last):
         i = np.int64(times.active.who[U(e)])
-        c = (base + i) * flight.samples.batch
-        end = c + count(flight.samples, base + i)
-        predict(terms, global_, held(times, n, newest, i), local, i, flight, c, end)
+        version = held(times, n, newest, i)
+        predict(terms, global_, version, local, message_of(play, place, i))
     total = mass = np.float64(0)
     for e in range(first, last):
         i = np.int64(times.active.who[U(e)])
-        c = (base + i) * flight.samples.batch
+        message = message_of(play, place, i)
         low, high = bounds(local, i)
         alone = deck.alone[U(i)] == 1
-        if alone:  # the server then knows the range of labels
+        if alone:  # then it is the server that knows the range of labels
             low, high = bounds(global_, held(times, n, newest, i))
-        for q in range(U(count(flight.samples, base + i))):
-            at = U(c) + q
+        for q in range(U(message.last - message.first)):
+            c = U(message.first) + q
             if alone:
-                flight.sent[at] = flight.own[at]  # nothing, and not rounded to few bits
-            prediction = clip(flight.seen[at] + flight.own[at], low, high)
-            loss = value(terms.loss, prediction, flight.label[at])
-            deck.predictions[U(n * flight.samples.batch) + q, U(i)] = prediction
+                flight.sent[c] = flight.own[c]  # nothing, and not rounded to few bits
+            prediction = clip(flight.seen[c] + flight.own[c], low, high)
+            loss = value(terms.loss, prediction, flight.label[c])
+            deck.predictions[U(n * batch) + q, U(i)] = prediction
             deck.loss_by_client[U(i)] += loss
             total += terms.weight[U(i)] * loss
             mass += terms.weight[U(i)]
             if deck.stored.shape[0] > 0:
-                deck.stored_sent[0] += deck.stored[flight.row[at]]
+                deck.stored_sent[0] += deck.stored[flight.row[c]]
     deck.loss_by_round[n] += total
     deck.weight_by_round[n] += mass

@@ -10,7 +10,7 @@ from fedres.core import clock
 from fedres.core.delays import Delay, as_delay
 from fedres.core.erm import ErmRule
 from fedres.core.losses import SQUARED, Loss, find_loss
-from fedres.core.sgd import Alignment, Many, One, new_flight
+from fedres.core.sgd import Alignment, Many, One, Play, new_flight
 from fedres.core.steps import Step
 from fedres.simulation.dealing import Deck, new_deck
 from fedres.simulation.erm_sides import ErmSides
@@ -157,7 +157,7 @@ def _play(
     play = compile_(clock.play, *kinds, allocates=sides.allocates)
     began = perf_counter()
     with np.errstate(all="ignore"):  # a run may diverge, and shuffles overflow on purpose
-        play(deck, sides.terms, sides.times, sides.global_, sides.local, flight, path)
+        play(deck, Play(sides.terms, sides.times, sides.global_, sides.local, flight), path)
         tested = None if federation.test is None else sides.test(compile_)
     seconds = perf_counter() - began
     ledger = sides.ledger(int(deck.stored_sent[0]))
