@@ -187,6 +187,20 @@ def test_methods_are_asked_only_for_what_they_know():
         run_cases([Case("digits", 3, 0, "fedres", rounds=8, ridge=0.5)], RunStore(None), n_jobs=1)
 
 
+@pytest.mark.parametrize(
+    ("method", "option", "message"),
+    [
+        ("independent", {"local_step": fedres.Adaptive(0.1)}, "leave it out, or .* .fedres.$"),
+        ("independent", {"alignment": "late"}, "does not know alignment='late'"),
+        ("independent", {"delay": 3}, "sends no messages that could be late: Delay"),
+        ("central", {"residual_bits": 4}, "use a method that does .fedres, fictitious-play."),
+    ],
+)
+def test_what_a_method_does_not_know_is_a_mistake(method, option, message, digits):
+    with pytest.raises(ValueError, match=message):
+        fedres.simulate(digits, method, rounds=2, **option)
+
+
 def test_mistakes():
     with pytest.raises(ValueError, match="unknown method 'x'"):
         fedres.sweep("digits", methods=["x"])

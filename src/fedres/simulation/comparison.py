@@ -128,12 +128,14 @@ def compare_simulated(
 
     def one(seed: int) -> dict[Method, Run]:
         federation = federate(dataset, clients=clients, seed=seed)
+        late: Any = {"delay": delay, "alignment": alignment}
         return {
             method: simulate(
-                federation, method, rounds=rounds, delay=delay, alignment=alignment, seed=seed
+                federation, method, rounds=rounds, seed=seed,
+                **({} if method == "independent" else late),
             )
             for method in SGD_METHODS
-        }
+        }  # fmt: skip
 
     with working("loading compiled code (the first time, compiling it)", progress):
         one(0)  # not to be timed

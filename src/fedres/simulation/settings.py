@@ -43,6 +43,7 @@ class SgdOptions:
 
 
 Options = SgdOptions | ErmRule
+KNOWN_ALONE = {"independent": {"step"}, "central": {"step", "alignment"}}
 OPTIONS: dict[Method, type[Options]] = dict.fromkeys(SGD_METHODS, SgdOptions) | {
     "fedres-erm": ErmRule,
     "fictitious-play": PlayRule,
@@ -59,15 +60,20 @@ def options_of(method: Method, **given: Any) -> Options:
     """
     choose("method", method, METHODS)
     given = {name: value for name, value in given.items() if value is not None}
-    known = {field.name for field in fields(OPTIONS[method])}
+    known = {name: known_by(name) for name in METHODS}
     for name in given:
-        if name not in known:
-            who = [other for other in METHODS if hasattr(OPTIONS[other], name)]
+        if name not in known[method]:
+            who = [other for other in METHODS if name in known[other]]
             raise ValueError(
                 f"{method} does not know {name}={given[name]!r}: leave it out, or use a method "
                 f"that does ({', '.join(who)})"
             )
     return OPTIONS[method](**given)
+
+
+def known_by(method: Method) -> set[str]:
+    """The names of the options of a method: those with one model or no server have fewer."""
+    return KNOWN_ALONE.get(method) or {field.name for field in fields(OPTIONS[method])}
 
 
 @dataclass(frozen=True)
@@ -181,6 +187,8 @@ class Settings:
         """Refuse a federation that these settings cannot run on."""
         if self.method in ("fedres-erm", "fictitious-play") and not federation.width_global:
             raise ValueError(f"{self.method} needs global features, and there are none")
+        if self.method == "independent" and self.delay != Delay():
+            raise ValueError(f"independent sends no messages that could be late: {self.delay}")
         self.loss.check(federation.train.y)
         if (idle := np.flatnonzero(federation.train.counts == 0)).size:
             raise ValueError(f"client {federation.clients[idle[0]]!r} has no training rows")

@@ -66,8 +66,9 @@ class Case:
         own: dict[str, Any] = {"ridge": self.ridge or None}
         if self.method in SGD_METHODS:
             local = None if self.local_eta is None else _step(self.step, self.local_eta)
-            own |= {"alignment": self.alignment, "step": _step(self.step, self.eta)}
-            own["local_step"] = local
+            own |= {"step": _step(self.step, self.eta), "local_step": local}
+        if self.method in ("central", "fedres"):
+            own["alignment"] = self.alignment
         if self.residual_bits != 32:
             own["residual_bits"] = self.residual_bits
         return own
