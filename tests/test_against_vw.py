@@ -136,3 +136,49 @@ def test_client_weight_is_vws_importance():
         )
         vw.vw.learn(example)
         vw.vw.finish_example(example)
+
+
+@pytest.mark.parametrize("delay", [0, 20, 200])
+@pytest.mark.parametrize(("name", "eta"), [("letter", 0.5), ("usps", 0.02)])
+def test_late_is_vws_that_get_their_examples_late(name, eta, delay, clients=2):
+    """VW learns at its newest weights, so only examples can be late.
+
+    A second server, fed `down` rounds after the first, is the global model that clients hold.
+    (Steps of 0.5 along 256 pixels overshoot, and then double every rounding error.)
+    """
+    data = fedres.load_data(name)
+    rows = np.random.default_rng(0).permutation(len(data.y))[: ROUNDS * clients]
+    half = data.x.shape[1] // 2
+    x = np.asarray(data.x[rows].toarray() if hasattr(data.x, "toarray") else data.x[rows])
+    y = np.where(data.y[rows] > np.median(data.y), 1, -1).astype(np.float32)
+    federation = fedres.Federation.from_arrays(
+        x[:, :half], x[:, half:], y, np.arange(len(y)) % clients
+    )
+    up, down = delay - delay // 2, delay // 2
+    lag = fedres.Delay(up=up, down=down)
+    predictions = ours(federation, "fedres", eta, alignment="late", delay=lag)
+
+    server, held = Vw(eta), Vw(eta)
+    locals_ = [Vw(eta) for _ in range(clients)]
+    sent, served = [], []
+
+    def sample(i, t):
+        k = t * clients + i
+        return x[k, :half], x[k, half:], y[k]
+
+    for t in range(ROUNDS):
+        for message in served[t - 1 - down] if t > down else []:
+            held.learn(*message)
+        sent.append([])
+        for i, vw in enumerate(locals_):
+            if (due := t - up - down - 1) >= 0:
+                xg, xl, label = sample(i, due)
+                vw.learn(xl, label, initial=held.predict(xg)[1])
+            xg, xl, label = sample(i, t)
+            seen = held.predict(xg)[1]
+            joint, raw = vw.predict(xl, label, initial=seen)
+            assert joint == pytest.approx(predictions[i, t], abs=CLOSE)
+            sent[t].append((xg, label, raw - seen))
+        served.append(sent[t - up] if t >= up else [])
+        for message in served[t]:
+            server.learn(*message)
