@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 
 import fedres
+from compile_first import compile_on_two_cores
 
 SHARED = Path(__file__).parents[2] / "shared" / "datasets"
 if SHARED.is_dir():
@@ -22,6 +23,8 @@ def pytest_configure(config):
         database=None,
     )
     settings.load_profile("fedres")
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        compile_on_two_cores()
 
 
 def random_federation(

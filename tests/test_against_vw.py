@@ -140,13 +140,13 @@ def test_client_weight_is_vws_importance():
 
 @pytest.mark.parametrize("delay", [0, 20, 200])
 @pytest.mark.parametrize(("name", "eta"), [("letter", 0.5), ("usps", 0.02)])
-def test_late_is_vws_that_get_their_examples_late(name, eta, delay, clients=2):
+def test_late_is_vws_that_get_their_examples_late(name, eta, delay):
     """VW learns at its newest weights, so only examples can be late.
 
     A second server, fed `down` rounds after the first, is the global model that clients hold.
     (Steps of 0.5 along 256 pixels overshoot, and then double every rounding error.)
     """
-    data = fedres.load_data(name)
+    data, clients = fedres.load_data(name), 2
     rows = np.random.default_rng(0).permutation(len(data.y))[: ROUNDS * clients]
     half = data.x.shape[1] // 2
     x = np.asarray(data.x[rows].toarray() if hasattr(data.x, "toarray") else data.x[rows])
