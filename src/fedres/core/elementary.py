@@ -27,6 +27,19 @@ ATANH_SERIES = (
 TWO_TO = np.ldexp(1.0, np.arange(-1022, 1024))
 
 
+def polynomial(series: tuple[float, ...], x: Any) -> Any:
+    """The polynomial with these coefficients, an even number of them, that of 1 last.
+
+    Odd powers and even ones apart, since neither sum has to wait for the other.
+    """
+    square = x * x
+    odd = even = 0.0 * x
+    for k in range(0, len(series), 2):
+        odd = odd * square + series[k]
+        even = even * square + series[k + 1]
+    return odd * x + even
+
+
 def exp(x: Any) -> Any:
     """The exponential, of numbers from -700 to 700; what lies beyond is brought there.
 
@@ -38,10 +51,7 @@ def exp(x: Any) -> Any:
     x = np.minimum(np.maximum(np.float64(1.0) * x, -700.0), 700.0)
     turns = np.floor(x * LOG2_E + 0.5)
     rest = (x - turns * LN2_HIGH) - turns * LN2_LOW
-    total = 0.0 * rest
-    for coefficient in EXP_SERIES:
-        total = total * rest + coefficient
-    return total * TWO_TO[np.int32(turns) + 1022]
+    return polynomial(EXP_SERIES, rest) * TWO_TO[np.int32(turns) + 1022]
 
 
 def log1p(x: Any) -> Any:
@@ -53,11 +63,7 @@ def log1p(x: Any) -> Any:
     0.69314718056
     """
     part = np.float64(1.0) * x / (2.0 + x)
-    square = part * part
-    total = 0.0 * square
-    for coefficient in ATANH_SERIES:
-        total = total * square + coefficient
-    return 2.0 * (part * total)
+    return 2.0 * (part * polynomial(ATANH_SERIES, part * part))
 
 
 def power(base: int, exponent: float) -> float:
