@@ -168,11 +168,8 @@ class AppSettings:
     @property
     def largest_upload(self) -> int:
         """Bytes that no honest upload exceeds."""
-        return int(
-            upload_bytes(
-                self.rows_per_message, self.rows_per_message * self.width_global, 32, sparse=True
-            )
-        )
+        rows = self.rows_per_message
+        return int(upload_bytes(rows, rows * self.width_global, 32, sparse=True))
 
 
 def _dashed(name: str) -> str:
