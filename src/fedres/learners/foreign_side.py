@@ -17,7 +17,7 @@ from fedres.core.primitives import Models
 from fedres.core.schedule import Times
 from fedres.core.sgd import Flight, Terms, bounds, deliver, evaluate, learn
 from fedres.core.types import F32, I64, Matrix
-from fedres.learners.protocol import LocalLearner
+from fedres.learners.local_learner import LocalLearner
 
 
 class Foreign(NamedTuple):

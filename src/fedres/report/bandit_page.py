@@ -41,19 +41,18 @@ def print_study(result: Study) -> None:
         f"{result.data}: {result.clients} clients, {result.rounds} rounds, round-trip delay "
         f"{result.delay}, reward delay {result.reward_delay}, {result.seeds} seeds"
     )
-    console = Console()
+    console = Console(highlight=False)
     console.print(_table(title, COLUMNS, _rows(result)))
-    console.print(result.verdict(), highlight=False)
+    console.print(result.verdict())
     if result.realizable:
         fit = result.exponent(result.best_policy(), "fedres")
         if not np.isnan(fit.mean):
             fall = f"Its average regret falls as T^({fit:.2f}) at the end."
-            console.print(fall, highlight=False)
+            console.print(fall)
     console.print(
         "Averages of all decisions, with 95% intervals over seeds; gains of FedRes are paired by "
         "seed. Regret is against the best pair of models.",
         style="dim",
-        highlight=False,
     )
 
 
@@ -69,19 +68,17 @@ def print_evaluations(log: Path, found: dict[tuple[str, Method], Evaluation]) ->
         ]
         for (policy, method), result in found.items()
     ]
-    console = Console()
+    console = Console(highlight=False)
     columns = ("policy", "method", "IPS", "SNIPS", "doubly robust", "events")
     console.print(_table("What each policy would have earned, estimated", columns, rows))
     unknown = f" ({first.left_out:,} more have no known reward)" if first.left_out else ""
     console.print(
         f"In {log} its own policy earned {first.logged} in {first.events:,} decisions{unknown}.",
-        highlight=False,
     )
     console.print(
         "95% intervals over decisions. Policies learn while the log is replayed. Events: how "
         "many decisions of its own the log is worth to a policy; distrust estimates from few.",
         style="dim",
-        highlight=False,
     )
 
 

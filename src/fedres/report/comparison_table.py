@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.filesize import decimal
 
-from fedres.paper.reproduce import Reproduction
+from fedres.paper.reproduction import Reproduction
 from fedres.report.names import NAMES
 from fedres.report.terminal_table import terminal_table
 from fedres.simulation.comparison import SimulatedComparison
@@ -18,14 +18,13 @@ def print_comparison(result: SimulatedComparison) -> None:
         title=f"{result.data}: {result.clients} clients, {result.rounds} rounds, round-trip delay "
         f"{result.delay}, {result.seeds} seeds",
     )
-    console = Console()
+    console = Console(highlight=False)
     console.print(table)
-    console.print(result.verdict(), highlight=False)
+    console.print(result.verdict())
     console.print(
         "Test accuracy and progressive loss with 95% intervals over seeds; bytes of one run, "
         "seconds of all.",
         style="dim",
-        highlight=False,
     )
 
 
@@ -50,14 +49,14 @@ def print_claims(result: Reproduction) -> None:
         (claims[0].section, claims[0].statement, *(_coloured(claim.verdict) for claim in claims))
         for claims in zip(*result.claims.values(), strict=True)
     ]
-    console = Console()
+    console = Console(highlight=False)
     if rows:
         columns = ("section", "claim", *result.claims)
         table = terminal_table(columns, rows, columns, title="Claims of the paper")
         table.columns[1].no_wrap = False
         console.print(table)
     if result.data:
-        console.print(f"{result.cost}.", highlight=False)
+        console.print(f"{result.cost}.")
 
 
 def _coloured(verdict: str) -> str:

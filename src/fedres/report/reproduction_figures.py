@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fedres.paper.protocol import FIGURES, SCHEMES
-from fedres.paper.reproduce import Reproduction
+from fedres.paper.reproduction import Reproduction
 from fedres.report.names import COLOURS
 from fedres.report.plots import draw_band, styled
 from fedres.report.theory_figures import appendix_c_figures, regret_figure
@@ -84,35 +83,24 @@ def _by_set(result: Reproduction, numbers: "pd.DataFrame", title: str) -> Figure
     figure = Figure(figsize=(10, 6.6), layout="constrained")
     schemes = [name for name in SCHEMES if name in set(numbers.scheme)]
     for axes, few in zip(figure.subplots(2, 1), (False, True), strict=True):
+        labels, usual = [], 10 if few else 50
         for at, name in enumerate(result.data):
             mine = numbers[numbers.data == name]
-            part = mine[mine.clients == (mine.clients.min() if few else mine.clients.max())]
+            clients = mine.clients.min() if few else mine.clients.max()
+            other = "" if clients == usual else f"\nP = {clients}"
+            labels.append(name + _star(result, name) + other)
             for k, scheme in enumerate(schemes):
-                row = part[part.scheme == scheme]
-                if len(row):
-                    _dot(axes, at + 0.16 * (k - (len(schemes) - 1) / 2), row.iloc[0], scheme)
-        labels = [_label(result, name, numbers, few) for name in result.data]
+                row = mine[(mine.clients == clients) & (mine.scheme == scheme)][:1]
+                x = [at + 0.16 * (k - (len(schemes) - 1) / 2)] * len(row)
+                look = {"fmt": LINES[scheme]["marker"], "color": LINES[scheme]["color"]}
+                axes.errorbar(x, row.accuracy, row.half, capsize=3, ms=5, **look)
         axes.set_xticks(range(len(result.data)), labels)
         axes.set_ylabel("test accuracy")
-        axes.set_title(f"P = {10 if few else 50} clients", loc="left")
+        axes.set_title(f"P = {usual} clients", loc="left")
         axes.grid(axis="x", visible=False)
     _legend(figure, schemes)
     figure.suptitle(f"{title} (95% intervals over {result.seeds} seeds)", fontweight="bold")
     return figure
-
-
-def _dot(axes: Axes, x: float, row: Any, scheme: str) -> None:
-    line = LINES[scheme]
-    axes.errorbar(
-        x, row.accuracy, row.half, fmt=line["marker"], color=line["color"], capsize=3, ms=5
-    )
-
-
-def _label(result: Reproduction, name: str, numbers: "pd.DataFrame", few: bool) -> str:
-    counts = numbers[numbers.data == name].clients
-    clients = counts.min() if few else counts.max()
-    usual = clients == (10 if few else 50)
-    return name + _star(result, name) + ("" if usual else f"\nP = {clients}")
 
 
 def _star(result: Reproduction, name: str) -> str:

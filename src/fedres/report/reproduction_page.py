@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from fedres.paper.protocol import CLIENTS, EVERYWHERE, SCHEMES, VW_DEFAULT_ETA
-from fedres.paper.reproduce import Reproduction
+from fedres.paper.reproduction import Reproduction
 from fedres.paper.tuning import TUNING_SEEDS
 from fedres.report.page import write_page
 from fedres.report.plots import styled, to_svg
@@ -85,8 +85,6 @@ def _redraws(result: Reproduction) -> dict[str, str]:
     if result.table.empty:
         return {}
     once = result.table.drop_duplicates(["data", "clients", "seed", "local"])
-    found = {}
-    for name, part in once.groupby("data", sort=False):
-        if part.redraws.sum():
-            found[str(name)] = f"{int(part.redraws.sum())} times for {len(part)} federations"
-    return found
+    found = once.groupby("data", sort=False).redraws.agg(["sum", "size"]).astype(int)
+    found = found[found["sum"] > 0]
+    return {name: f"{sum_} times for {size} federations" for name, sum_, size in found.itertuples()}

@@ -20,11 +20,11 @@ def print_verdict(verdict: TableComparison, data: str) -> None:
     columns = [column.replace(" ", "\n") for column in heads(verdict)]
     # A terminal has no room for both intervals.
     short = [[*row[:2], row[2].split(" ")[0], *row[3:]] for row in rows(verdict)]
-    console = Console()
-    console.print(f"{data}: {protocol(verdict)}", highlight=False, markup=False)
+    console = Console(highlight=False)
+    console.print(f"{data}: {protocol(verdict)}", markup=False)
     console.print(terminal_table(columns, short, ("method",), close=True))
-    console.print(verdict.verdict(), highlight=False)
-    console.print(NOTE, style="dim", highlight=False)
+    console.print(verdict.verdict())
+    console.print(NOTE, style="dim")
 
 
 def protocol(verdict: TableComparison) -> str:
