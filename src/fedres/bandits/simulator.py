@@ -18,7 +18,7 @@ from fedres.core.schedule import never, plan
 from fedres.core.sgd import Linear, Many, new_flight
 from fedres.core.steps import Adaptive, Step
 from fedres.core.types import F32, F64, I32
-from fedres.simulation.settings import Method, choose
+from fedres.simulation.settings import Method, SgdOptions, at_least_1, choose
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,14 +148,12 @@ def simulate_bandit(
     choose("learn_from", learn_from, ("all", "exploration"))
     if learn_from == "exploration" and not policy.has_exploration:
         raise ValueError(f"{policy} never purely explores: use learn_from='all'")
-    if rounds < 1:
-        raise ValueError(f"rounds must be at least 1, not {rounds}")
+    at_least_1(rounds=rounds)
     if not 0 <= seed < 2**63:
         raise ValueError(f"seed must be a number from 0 to 2^63 - 1, not {seed}")
     if local_step is None or method != "fedres":  # elsewhere there is only one kind of model
         local_step = step
-    if type(local_step) is not type(step):
-        raise ValueError(f"step and local_step must be of one kind, not {step} and {local_step}")
+    SgdOptions(step, local_step)  # which checks them
     clients = environment.clients
     xg, xl = environment.views(method)
     connected = bool(xg.width[0])  # else there is no server and nothing to wait for

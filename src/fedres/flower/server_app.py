@@ -5,12 +5,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.app import Context, Message, MessageType
 from flwr.serverapp import Grid, ServerApp
 
 from fedres.core.files import locked
 from fedres.flower.app_settings import AppSettings
-from fedres.flower.client_app import RECORD
+from fedres.flower.client_app import RECORD, content_of
 from fedres.flower.model_folder import write_global
 from fedres.flower.server_state import ServerState
 from fedres.flower.wire import Task
@@ -88,6 +88,4 @@ class Post:
 
 
 def _message(node: int, task: Task) -> Message:
-    head, body = task.pack()
-    content = RecordDict({RECORD: ConfigRecord({"head": head, "body": body})})
-    return Message(content, dst_node_id=node, message_type=MessageType.TRAIN)
+    return Message(content_of(task), dst_node_id=node, message_type=MessageType.TRAIN)
