@@ -20,7 +20,7 @@ from fedres.core.best_pair import solve_arrow
 from fedres.core.primitives import View
 from fedres.core.sgd import Linear, One, new_models
 from fedres.core.types import F32, F64, I32, I64, Matrix
-from fedres.core.views import as_matrix, beside, matrix_view
+from fedres.core.views import as_matrix, beside, is_sparse, matrix_view
 from fedres.simulation.dataset import Dataset, load_data
 from fedres.simulation.settings import SGD_METHODS, Method, at_least_1, choose
 
@@ -434,7 +434,8 @@ class Multiclass(Environment):
         rows that clients can draw: in squares, and but for a little ridge.
         """
         ones = np.ones((int(self.first[-1]), 1))
-        left, right = (np.hstack([_dense(x), ones]) for x in (self.x_global, self.x_local))
+        dense = (x.toarray() if is_sparse(x) else x for x in (self.x_global, self.x_local))
+        left, right = (np.hstack([x, ones]) for x in dense)
         width, both = left.shape[1], np.hstack([left, right])
         parts = np.split(both, self.first[1:-1])
         squares = np.stack([rows.T @ rows / len(rows) for rows in parts])
@@ -465,7 +466,3 @@ class Multiclass(Environment):
         seen, pays = (np.require(x, np.int32, ["C", "W"]) for x in (self.seen, self.pays))
         nothing = np.empty((0, 0), np.float32)
         return World(False, classes, classes, nothing, -1.0, first, seen, pays, class_of)
-
-
-def _dense(x: Matrix) -> F64:
-    return np.asarray(x.toarray() if sparse.issparse(x) else x, np.float64)

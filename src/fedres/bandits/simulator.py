@@ -23,35 +23,20 @@ from fedres.simulation.settings import Method, SgdOptions, at_least_1, choose
 
 @dataclass(frozen=True, eq=False)
 class BanditRun:
-    """What a bandit run leaves behind.
-
-    Attributes
-    ----------
-    environment, policy, method, seed
-        What was run.
-    reward_by_round, reward_by_client
-        Mean rewards.
-    mean_by_round
-        Expected rewards of the chosen actions, mean over clients.
-    w_global, w_local
-        The models at the end; `w_local` has a row a client.
-    seconds
-        Time spent in the rounds.
-    actions, rewards, probabilities
-        (clients, rounds) and, of probabilities, (clients, rounds, actions), NaN where fewer
-        actions were on offer; None unless they were kept.
-    """
+    """What a bandit run leaves behind."""
 
     environment: Environment = field(repr=False)
     policy: Policy
     method: Method
     seed: int
-    reward_by_round: F64 = field(repr=False)
+    reward_by_round: F64 = field(repr=False)  # means
     reward_by_client: F64 = field(repr=False)
-    mean_by_round: F64 = field(repr=False)
-    w_global: F32 = field(repr=False)
-    w_local: F32 = field(repr=False)
-    seconds: float
+    mean_by_round: F64 = field(repr=False)  # expected rewards of the chosen actions
+    w_global: F32 = field(repr=False)  # at the end
+    w_local: F32 = field(repr=False)  # a row a client
+    seconds: float  # spent in the rounds
+    # (clients, rounds) and, of probabilities, (clients, rounds, actions), NaN where fewer actions
+    # were on offer; None unless they were kept.
     actions: I32 | None = field(repr=False)
     rewards: F32 | None = field(repr=False)
     probabilities: F64 | None = field(repr=False)

@@ -202,7 +202,8 @@ def study(
         def curves(late: int, cell: Cell) -> Curves:
             policy, options = chosen[cell[0]], steps[cell].options()
             run = play(environment, policy, cell[1], delay=late, seed=seed, **options)
-            return _curves(run, checkpoints)
+            totals = (run.reward_by_round.cumsum(), run.regret_by_round.cumsum())
+            return Curves(*(total[checkpoints - 1] / checkpoints for total in totals))
 
         delays = points_delay if count == clients and seed < FEW else (delay,)
         return {late: {cell: curves(late, cell) for cell in cells} for late in delays}
@@ -260,10 +261,3 @@ def _tune(
     found = run_all([partial(earn, *job) for job in jobs], n_jobs, progress)
     earned = dict(zip(jobs, found, strict=True))
     return {cell: max(grids[cell[1]], key=lambda one: earned[cell, one]) for cell in cells}
-
-
-def _curves(run: BanditRun, checkpoints: I64) -> Curves:
-    def so_far(values: F64) -> F64:
-        return np.asarray(np.cumsum(values)[checkpoints - 1] / checkpoints)
-
-    return Curves(so_far(run.reward_by_round), so_far(run.regret_by_round))

@@ -12,6 +12,8 @@ from fedres.core.rule import Rule
 from fedres.core.sgd import ALIGNMENTS
 from fedres.core.steps import Adaptive
 
+WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
 
 @dataclass(frozen=True)
 class AppSettings:
@@ -93,7 +95,7 @@ class AppSettings:
         for name, value in config.items():
             wanted: Any = known[name].type
             if type(value) is not wanted and (wanted, type(value)) != (float, int):
-                raise ValueError(f"setting {name} must be {_words(wanted)}, not {value!r}")
+                raise ValueError(f"setting {name} must be {WORDS[wanted]}, not {value!r}")
             values[known[name].name] = wanted(value)
         if missing := {"width_global", "width_local"} - set(values):
             raise ValueError(f"setting {_dashed(min(missing))} is missing: add it to the app")
@@ -139,7 +141,3 @@ class AppSettings:
 
 def _dashed(name: str) -> str:
     return name.replace("_", "-")
-
-
-def _words(wanted: Any) -> str:
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[wanted]

@@ -11,7 +11,7 @@ from fedres.report.names import COLOURS
 from fedres.report.page import write_page
 from fedres.report.plots import draw_band, one_panel, styled
 from fedres.report.verdict_table import LABELS, NOTE, heads, protocol, rows
-from fedres.tables.table_comparison import METHODS, ComparedMethod, Group, TableComparison
+from fedres.tables.table_comparison import METHODS, ComparedMethod, TableComparison
 from fedres.tables.verdict_words import WORDS, shown
 
 AGAINST: tuple[ComparedMethod, ...] = ("central", "independent")
@@ -70,7 +70,10 @@ def rows_plot(verdict: TableComparison) -> Figure:
         label = f"against {LABELS[method]}: {QUESTIONS[method]}"
         draw_band(axes, at, mean, half, COLOURS[method], marker="o", ms=4, label=label)
     axes.axhline(0, color="black", lw=0.8)
-    axes.set_xticks(at, [_group_label(group) for group in groups])
+    labels = [
+        f"{one.low}{'' if one.high == one.low + 1 else '+'}\n({one.clients:,})" for one in groups
+    ]
+    axes.set_xticks(at, labels)
     axes.set(xlabel="training rows of a client (below: how many clients)")
     axes.set(ylabel=f"{WORDS[verdict.metrics[0]]} gained by FedRes")
     axes.set(title="For whom it pays: above 0 FedRes is better (95% bands)")
@@ -92,8 +95,3 @@ def clients_plot(verdict: TableComparison, method: ComparedMethod) -> Figure:
     title = f"Against {LABELS[method]}, {counts.gain:,} clients gain and {counts.lose:,} lose"
     axes.set(xlabel=gained, ylabel="clients", title=title)
     return figure
-
-
-def _group_label(group: Group) -> str:
-    span = f"{group.low}" if group.high == group.low + 1 else f"{group.low}+"
-    return f"{span}\n({group.clients:,})"

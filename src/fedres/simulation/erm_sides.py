@@ -8,7 +8,6 @@ from fedres.core.erm import ErmRule, EverySample, Minimiser, PlayRule, Sums
 from fedres.core.losses import SQUARED
 from fedres.core.messages import Ledger
 from fedres.core.primitives import View
-from fedres.core.schedule import plan
 from fedres.core.sgd import Terms
 from fedres.core.types import F32, F64, I64
 from fedres.core.views import client_rows, is_sparse
@@ -27,11 +26,7 @@ class ErmSides:
     def __init__(self, federation: Federation, settings: Settings, rule: ErmRule) -> None:
         self.federation, self.settings, self.rule = federation, settings, rule
         rows, clients = federation.train, len(federation.clients)
-        passes = None if settings.cycle else (rows.counts, settings.passes)
-        turns = settings.turns(federation)
-        self.plan = plan(
-            clients, turns, settings.batch, settings.delay, passes=passes, seed=settings.seed
-        )
+        self.plan = settings.plan(federation, settings.delay)
         self.times = self.plan.times
         self.remembers = isinstance(rule, PlayRule)
         self.bits = rule.residual_bits if isinstance(rule, PlayRule) else 0

@@ -11,6 +11,7 @@ from fedres.core.delays import Delay
 from fedres.core.erm import ErmRule, PlayRule
 from fedres.core.losses import Loss
 from fedres.core.messages import check_bits
+from fedres.core.schedule import Plan, plan
 from fedres.core.sgd import ALIGNMENTS, Alignment
 from fedres.core.steps import Adaptive, Step
 from fedres.core.types import F32, I64
@@ -114,6 +115,14 @@ class Settings:
         if self.rounds is not None:
             return -(-self.rounds // self.batch)
         return self.passes * int(-(-federation.train.counts.max() // self.batch))
+
+    def plan(
+        self, federation: Federation, delay: Delay, *, waits: bool = False, frozen: bool = False
+    ) -> Plan:
+        """Who acts when."""
+        passes = None if self.cycle else (federation.train.counts, self.passes)
+        size = len(federation.clients), self.turns(federation), self.batch
+        return plan(*size, delay, waits=waits, frozen=frozen, passes=passes, seed=self.seed)
 
     def weights(self, federation: Federation) -> F32:
         """lambda_i."""

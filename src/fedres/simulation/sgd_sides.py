@@ -8,7 +8,7 @@ from fedres.core.delays import Delay
 from fedres.core.messages import Ledger
 from fedres.core.primitives import View, predict_row
 from fedres.core.rule import Rule
-from fedres.core.schedule import Plan, never, plan
+from fedres.core.schedule import never
 from fedres.core.sgd import Linear, new_models
 from fedres.core.types import F32, I64
 from fedres.simulation.federation import Federation, sides
@@ -34,7 +34,12 @@ class SgdSides:
         if self.xl.sparse and settings.initial_local is None:
             self.xl, self.columns = own_columns(self.xl, rows.row_start)
         self.connected = bool(self.xg.width[0])  # else no server, and nothing to wait for
-        self.plan = self._plan()
+        self.plan = settings.plan(
+            federation,
+            settings.delay if self.connected else Delay(),
+            waits=self.connected and options.alignment in ("aligned", "late"),
+            frozen=not options.step.adaptive,
+        )
         self.times = self.plan.times
         alignment = options.alignment
         if not self.connected:
@@ -55,19 +60,6 @@ class SgdSides:
         self.terms = rule.terms(settings.weights(federation))
         self.stored = np.diff(self.xg.indptr) if self.xg.sparse else None
         self._begin(rule)
-
-    def _plan(self) -> Plan:
-        settings, rows, options = self.settings, self.federation.train, self.options
-        return plan(
-            len(self.federation.clients),
-            settings.turns(self.federation),
-            settings.batch,
-            settings.delay if self.connected else Delay(),
-            waits=self.connected and options.alignment in ("aligned", "late"),
-            frozen=not options.step.adaptive,
-            passes=None if settings.cycle else (rows.counts, settings.passes),
-            seed=settings.seed,
-        )
 
     def _begin(self, rule: Rule) -> None:
         settings, xg, xl = self.settings, self.xg, self.xl

@@ -175,11 +175,17 @@ def run_cases(
         if key not in done:
             groups[case.federation][key] = case.work()
     new = {"client_rounds": 0, "seconds": 0.0}
-    for rows in _finish(list(groups.values()), n_jobs, backend, progress):
+    todo = list(groups.values())
+    choose("backend", backend, ("joblib", "ray"))
+    if backend == "ray":
+        finished = run_on_ray(todo, progress)
+    else:
+        finished = map_in_processes(run_group, todo, n_jobs, progress)
+    for rows in finished:
         store.put(rows)
         done |= rows
         new["seconds"] += sum(row["seconds"] or 0.0 for row in rows.values())
-    for group in groups.values():
+    for group in todo:
         new["client_rounds"] += sum(case.clients * case.rounds for case in group.values())
     table = pd.DataFrame([vars(case) | done[keys[case]] for case in cases])
     table.attrs["new"] = new
@@ -210,16 +216,6 @@ def run_group(group: dict[str, Case]) -> dict[str, dict[str, Any]]:
             "problem": "",
         }
     return rows
-
-
-def _finish(
-    groups: list[dict[str, Case]], n_jobs: int | None, backend: Backend, progress: str | None
-) -> Iterator[dict[str, dict[str, Any]]]:
-    """Results group by group, as they come."""
-    choose("backend", backend, ("joblib", "ray"))
-    if backend == "ray":
-        return run_on_ray(groups, progress)
-    return map_in_processes(run_group, groups, n_jobs, progress)
 
 
 def run_on_ray(
