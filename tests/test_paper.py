@@ -8,7 +8,7 @@ import pytest
 
 from fedres.paper.claims import above, judge_claims
 from fedres.paper.protocol import FIGURES, SYNTHETIC, StepSizes, cases, possible_clients
-from fedres.paper.reproduce import reproduce
+from fedres.paper.reproduction import reproduce
 from fedres.paper.tuning import TUNING_SEEDS
 from fedres.report.reproduction_figures import draw
 from fedres.report.reproduction_page import write_reproduction

@@ -3,7 +3,7 @@ import pytest
 
 from fedres.paper.appendix_c import METHODS, appendix_c, marks
 from fedres.paper.regret_study import Point, regret, slope
-from fedres.paper.reproduce import reproduce
+from fedres.paper.reproduction import reproduce
 from fedres.report.theory_figures import appendix_c_figures, regret_figure
 from fedres.simulation.run_store import RunStore
 

@@ -28,26 +28,16 @@ if TYPE_CHECKING:
     from fedres.bandits.simulator import simulate_bandit as simulate_bandit
 
 # Names are imported when first used, as in `fedres` itself: a simulation needs a compiler.
-_HOMES = {
-    "BanditClient": "client",
-    "BanditServer": "client",
-    "Catalogue": "environments",
-    "Decision": "decisions",
-    "EpsilonGreedy": "policies",
-    "Evaluation": "estimates",
-    "Event": "logs",
-    "EventLog": "logs",
-    "Greedy": "policies",
-    "Multiclass": "environments",
-    "ReplayLearner": "estimates",
-    "Softmax": "policies",
-    "SquareCB": "policies",
-    "estimate": "estimates",
-    "evaluate_log": "estimates",
-    "joint_policy": "estimates",
-    "read_events": "logs",
-    "simulate_bandit": "simulator",
+_NAMES = {
+    "client": ("BanditClient", "BanditServer"),
+    "decisions": ("Decision",),
+    "environments": ("Catalogue", "Multiclass"),
+    "estimates": ("Evaluation", "ReplayLearner", "estimate", "evaluate_log", "joint_policy"),
+    "logs": ("Event", "EventLog", "read_events"),
+    "policies": ("EpsilonGreedy", "Greedy", "Softmax", "SquareCB"),
+    "simulator": ("simulate_bandit",),
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 

@@ -169,13 +169,9 @@ class BanditClient:
         self._models = models
         decision = Decision(turn, *draw)
         chosen = slice(draw.action, draw.action + 1)
+        logged = (x_global.copy(), x_local.copy()) if self._log is not None else None
         over = self._pending.add(
-            Unrewarded(
-                decision,
-                x_global[chosen].copy(),
-                x_local[chosen].copy(),
-                (x_global.copy(), x_local.copy()) if self._log is not None else None,
-            )
+            Unrewarded(decision, x_global[chosen].copy(), x_local[chosen].copy(), logged)
         )
         if over is not None:
             self._settle(over, self._late, expired=True)

@@ -53,15 +53,10 @@ class Unrewarded(NamedTuple):
 class Pending:
     """The decisions of one client that wait, and which of the others were rewarded.
 
-    Decisions expire oldest first, so an id that does not wait, and is newer than the oldest
-    expired one still remembered, is known to have been rewarded unless it is remembered itself.
-
-    Parameters
-    ----------
-    wait
-        How many further decisions one waits for its reward; None for as long as there is room.
-    most
-        How many wait at most, and how many expired ones are remembered.
+    One waits for its reward for `wait` further decisions, or as long as there is room: `most`
+    wait, and so many expired ones are remembered. Decisions expire oldest first, so an id that
+    does not wait, and is newer than the oldest expired one still remembered, is known to have
+    been rewarded unless it is remembered itself.
     """
 
     def __init__(self, wait: int | None, most: int) -> None:

@@ -20,9 +20,9 @@ from fedres.core.best_pair import solve_arrow
 from fedres.core.primitives import View
 from fedres.core.sgd import Linear, One, new_models
 from fedres.core.types import F32, F64, I32, I64, Matrix
-from fedres.core.views import as_matrix, beside, matrix_view
+from fedres.core.views import as_matrix, beside, is_sparse, matrix_view
 from fedres.simulation.dataset import Dataset, load_data
-from fedres.simulation.settings import SGD_METHODS, Method, choose
+from fedres.simulation.settings import SGD_METHODS, Method, at_least_1, choose
 
 RIDGE = 1e-3  # of the best pair of models, beside a mean squared error
 
@@ -54,14 +54,14 @@ class Environment(ABC):
         """P."""
 
     @property
-    @abstractmethod
     def most(self) -> int:
         """The most actions that a decision can have."""
+        return self.world.high
 
     @property
-    @abstractmethod
     def blocks(self) -> int:
-        """Models have so many times the width of their table."""
+        """Models have so many times the width of their table: one, or one a class."""
+        return 1 if self.world.catalogue else self.most
 
     @property
     @abstractmethod
@@ -112,13 +112,9 @@ class Environment(ABC):
     ) -> Linear:
         """One side of the federation, its models at zero; for the rest see `new_models`."""
         width = np.full(models, self.blocks * view.width[0])
+        begin = new_models(width, constant, reach, versions)
         # Steps on the mean of several samples, which need room for a sum, do not occur.
-        return Linear(
-            view,
-            new_models(width, constant, reach, versions),
-            np.float32(eta),
-            np.zeros(1, np.float32),
-        )
+        return Linear(view, begin, np.float32(eta), np.zeros(1, np.float32))
 
     def contexts(self, actions: Actions, table: Matrix) -> Matrix:
         """A table's features of every action, as wide as the weights."""
@@ -271,9 +267,7 @@ class Catalogue(Environment):
         """
         if not 0 <= difference <= 1:
             raise ValueError(f"difference must be from 0 to 1, not {difference}")
-        for name, count in (("clients", clients), ("items", items)):
-            if count < 1:
-                raise ValueError(f"{name} must be at least 1, not {count}")
+        at_least_1(clients=clients, items=items)
         rng = np.random.default_rng(seed)
         low, high = (actions, actions) if isinstance(actions, int) else actions
 
@@ -304,16 +298,6 @@ class Catalogue(Environment):
         """P."""
         return len(self.w_local)
 
-    @property
-    def most(self) -> int:
-        """The most items on offer."""
-        return self.actions_high
-
-    @property
-    def blocks(self) -> int:
-        """One: what an item is, its features say."""
-        return 1
-
     @cached_property
     def x_all(self) -> Matrix:
         """Both views side by side."""
@@ -333,18 +317,10 @@ class Catalogue(Environment):
     @cached_property
     def world(self) -> World:
         """The same for compiled loops."""
+        noise = -1.0 if self.noise == "bernoulli" else float(self.noise)
         none = np.empty(0, np.int32)
-        return World(
-            True,
-            self.actions_low,
-            self.actions_high,
-            self.mean,
-            -1.0 if self.noise == "bernoulli" else float(self.noise),
-            none.astype(np.int64),
-            none.reshape(0, 0),
-            none.reshape(0, 0),
-            none,
-        )
+        classes = none.astype(np.int64), none.reshape(0, 0), none.reshape(0, 0), none
+        return World(True, self.actions_low, self.actions_high, self.mean, noise, *classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -425,8 +401,7 @@ class Multiclass(Environment):
         labels, y = np.unique(dataset.y, return_inverse=True)
         most = len(labels)
         classes = most if classes is None else classes
-        if clients < 1:
-            raise ValueError(f"clients must be at least 1, not {clients}")
+        at_least_1(clients=clients)
         if not 1 <= classes <= most:
             raise ValueError(f"classes must be from 1 to {most} in {dataset.name}, not {classes}")
         if not 0 <= permute <= 1:
@@ -451,16 +426,6 @@ class Multiclass(Environment):
         """P."""
         return len(self.seen)
 
-    @property
-    def most(self) -> int:
-        """As many actions as classes, always."""
-        return int(self.pays.shape[1])
-
-    @property
-    def blocks(self) -> int:
-        """One a class."""
-        return int(self.pays.shape[1])
-
     @cached_property
     def best(self) -> F32:
         """1 where the best pair of models names the right action, (clients, rows).
@@ -469,7 +434,8 @@ class Multiclass(Environment):
         rows that clients can draw: in squares, and but for a little ridge.
         """
         ones = np.ones((int(self.first[-1]), 1))
-        left, right = (np.hstack([_dense(x), ones]) for x in (self.x_global, self.x_local))
+        dense = (x.toarray() if is_sparse(x) else x for x in (self.x_global, self.x_local))
+        left, right = (np.hstack([x, ones]) for x in dense)
         width, both = left.shape[1], np.hstack([left, right])
         parts = np.split(both, self.first[1:-1])
         squares = np.stack([rows.T @ rows / len(rows) for rows in parts])
@@ -488,31 +454,15 @@ class Multiclass(Environment):
         w_global, *w_local = solve_arrow(shared, target, blocks, np.linalg.solve)
         named = np.repeat(self.pays, np.diff(self.first), axis=1)
         score = left @ w_global
-        return np.array(
-            [
-                (score + right @ own).argmax(axis=1) == action
-                for own, action in zip(w_local, named, strict=True)
-            ],
-            np.float32,
-        )
+        chosen = [(score + right @ own).argmax(axis=1) for own in w_local]
+        return np.asarray(np.array(chosen) == named, np.float32)
 
     @cached_property
     def world(self) -> World:
         """The same for compiled loops."""
-        class_of = np.repeat(np.arange(self.most, dtype=np.int32), np.diff(self.first))
+        classes = int(self.pays.shape[1])
+        class_of = np.repeat(np.arange(classes, dtype=np.int32), np.diff(self.first))
+        first = np.require(self.first, np.int64, ["C", "W"])
+        seen, pays = (np.require(x, np.int32, ["C", "W"]) for x in (self.seen, self.pays))
         nothing = np.empty((0, 0), np.float32)
-        return World(
-            False,
-            self.most,
-            self.most,
-            nothing,
-            -1.0,
-            np.require(self.first, np.int64, ["C", "W"]),
-            np.require(self.seen, np.int32, ["C", "W"]),
-            np.require(self.pays, np.int32, ["C", "W"]),
-            class_of,
-        )
-
-
-def _dense(x: Matrix) -> F64:
-    return np.asarray(x.toarray() if sparse.issparse(x) else x, np.float64)
+        return World(False, classes, classes, nothing, -1.0, first, seen, pays, class_of)

@@ -14,7 +14,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -89,10 +88,8 @@ class Event:
             raise ValueError("it is not JSON") from None
         if not isinstance(fields, dict):
             raise ValueError("it is not a JSON object")
-        missing = {"client", "id", "action", "probabilities", "reward", "global", "local"} - {
-            *fields
-        }
-        if missing:
+        needed = {"client", "id", "action", "probabilities", "reward", "global", "local"}
+        if missing := needed - {*fields}:
             raise ValueError(f"it has no {', '.join(sorted(missing))}")
         views = as_contexts(_decode(fields["global"]), _decode(fields["local"]))
         probabilities = np.asarray(fields["probabilities"], np.float64)
@@ -103,26 +100,17 @@ class Event:
             )
         if not (probabilities >= 0).all() or abs(probabilities.sum() - 1) > 1e-6:
             raise ValueError(f"its probabilities are {probabilities.tolist()}, and must sum to 1")
-        for name, least, most in (
-            ("client", 0, np.inf),
-            ("id", 1, np.inf),
-            ("action", 0, len(probabilities) - 1),
-        ):
+        last = len(probabilities) - 1
+        for name, least, most in (("client", 0, np.inf), ("id", 1, np.inf), ("action", 0, last)):
             if type(value := fields[name]) is not int or not least <= value <= most:
                 raise ValueError(f"its {name} is {value!r}, not a whole number in range")
         if probabilities[action] == 0:
             raise ValueError(f"its action {action} was chosen with probability 0")
         if reward is not None and not (type(reward) in (int, float) and np.isfinite(reward)):
             raise ValueError(f"its reward is {reward!r}, neither a number nor null")
-        return cls(
-            fields["client"],
-            fields["id"],
-            *views,
-            action,
-            probabilities,
-            None if reward is None else float(reward),
-            bool(fields.get("expired", False)),
-        )
+        earned = None if reward is None else float(reward)
+        expired = bool(fields.get("expired", False))
+        return cls(fields["client"], fields["id"], *views, action, probabilities, earned, expired)
 
 
 class EventLog:
@@ -160,12 +148,7 @@ class EventLog:
     def __enter__(self) -> "EventLog":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -176,11 +159,8 @@ def read_events(path: str | Path) -> Iterator[Event]:
             try:
                 event = Event.from_json(line)
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-                why = (
-                    str(error)
-                    if line.endswith(b"\n")
-                    else "it is cut short, as by a writer that was killed: remove it"
-                )
+                cut = "it is cut short, as by a writer that was killed: remove it"
+                why = str(error) if line.endswith(b"\n") else cut
                 raise ValueError(f"{path}, line {number} is no event: {why}") from None
             yield event
 

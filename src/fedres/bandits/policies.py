@@ -136,14 +136,9 @@ class Draw(NamedTuple):
 
 
 class Policy(ABC):
-    """What all policies offer; each needs only `chooser`.
+    """What all policies offer; each needs only `chooser`."""
 
-    Attributes
-    ----------
-    has_exploration
-        Whether some decisions are pure exploration: uniform, whatever the scores.
-    """
-
+    # Whether some decisions are pure exploration: uniform, whatever the scores.
     has_exploration: ClassVar[bool] = False
 
     @property

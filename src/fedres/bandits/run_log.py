@@ -7,12 +7,7 @@ from fedres.bandits.simulator import BanditRun
 
 
 def events_of(run: BanditRun) -> Iterator[Event]:
-    """Every decision, round by round and client by client.
-
-    Parameters
-    ----------
-    run
-        Simulated with ``keep_decisions=True``.
+    """Every decision of a run with ``keep_decisions=True``, round by round and client by client.
 
     Examples
     --------

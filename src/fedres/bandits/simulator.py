@@ -18,40 +18,25 @@ from fedres.core.schedule import never, plan
 from fedres.core.sgd import Linear, Many, Play, new_flight
 from fedres.core.steps import Adaptive, Step
 from fedres.core.types import F32, F64, I32
-from fedres.simulation.settings import Method, choose
+from fedres.simulation.settings import Method, SgdOptions, at_least_1, choose
 
 
 @dataclass(frozen=True, eq=False)
 class BanditRun:
-    """What a bandit run leaves behind.
-
-    Attributes
-    ----------
-    environment, policy, method, seed
-        What was run.
-    reward_by_round, reward_by_client
-        Mean rewards.
-    mean_by_round
-        Expected rewards of the chosen actions, mean over clients.
-    w_global, w_local
-        The models at the end; `w_local` has a row a client.
-    seconds
-        Time spent in the rounds.
-    actions, rewards, probabilities
-        (clients, rounds) and, of probabilities, (clients, rounds, actions), NaN where fewer
-        actions were on offer; None unless they were kept.
-    """
+    """What a bandit run leaves behind."""
 
     environment: Environment = field(repr=False)
     policy: Policy
     method: Method
     seed: int
-    reward_by_round: F64 = field(repr=False)
+    reward_by_round: F64 = field(repr=False)  # means
     reward_by_client: F64 = field(repr=False)
-    mean_by_round: F64 = field(repr=False)
-    w_global: F32 = field(repr=False)
-    w_local: F32 = field(repr=False)
-    seconds: float
+    mean_by_round: F64 = field(repr=False)  # expected rewards of the chosen actions
+    w_global: F32 = field(repr=False)  # at the end
+    w_local: F32 = field(repr=False)  # a row a client
+    seconds: float  # spent in the rounds
+    # (clients, rounds) and, of probabilities, (clients, rounds, actions), NaN where fewer actions
+    # were on offer; None unless they were kept.
     actions: I32 | None = field(repr=False)
     rewards: F32 | None = field(repr=False)
     probabilities: F64 | None = field(repr=False)
@@ -148,14 +133,12 @@ def simulate_bandit(
     choose("learn_from", learn_from, ("all", "exploration"))
     if learn_from == "exploration" and not policy.has_exploration:
         raise ValueError(f"{policy} never purely explores: use learn_from='all'")
-    if rounds < 1:
-        raise ValueError(f"rounds must be at least 1, not {rounds}")
+    at_least_1(rounds=rounds)
     if not 0 <= seed < 2**63:
         raise ValueError(f"seed must be a number from 0 to 2^63 - 1, not {seed}")
     if local_step is None or method != "fedres":  # elsewhere there is only one kind of model
         local_step = step
-    if type(local_step) is not type(step):
-        raise ValueError(f"step and local_step must be of one kind, not {step} and {local_step}")
+    SgdOptions(step, local_step)  # which checks them
     clients = environment.clients
     xg, xl = environment.views(method)
     connected = bool(xg.width[0])  # else there is no server and nothing to wait for

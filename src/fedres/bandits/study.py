@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedres.bandits.by_name import SYNTHETIC, Maker, choose_policies, environments
-from fedres.bandits.environments import Environment
 from fedres.bandits.policies import Policy
 from fedres.bandits.simulator import BanditRun, simulate_bandit
 from fedres.core.steps import Adaptive
 from fedres.core.types import F64, I64
 from fedres.simulation.intervals import Interval, interval, or_none
 from fedres.simulation.parallel import run_all, working
-from fedres.simulation.settings import SGD_METHODS, Method
+from fedres.simulation.settings import SGD_METHODS, Method, at_least_1
 
 CLIENTS = (5, 10, 20, 50, 100)
 DELAYS = (0, 20, 80, 200)
@@ -26,12 +25,22 @@ ETAS = (0.1, 0.3, 1.0)
 LOCAL_ETAS = (0.01, 0.03, 0.1, 0.3)
 TUNING_SEEDS = (10_000, 10_001)
 
+SETTING = ("data", "differ", "clients", "delay", "reward_delay", "rounds", "seeds")
+
+
+Cell = tuple[str, Method]  # a policy by name, and a method
+
 
 class Steps(NamedTuple):
     """Step sizes of the server, and of the clients of FedRes; with other methods they are one."""
 
     eta: float
     local_eta: float
+
+    def options(self) -> dict[str, Any]:
+        """How `simulate_bandit` takes them."""
+        step, local_step = (Adaptive(eta, clip=False) for eta in self)
+        return {"step": step, "local_step": local_step}
 
 
 class Curves(NamedTuple):
@@ -43,22 +52,12 @@ class Curves(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """One policy with one method.
+    """One policy with one method."""
 
-    Attributes
-    ----------
-    steps
-        The step sizes that earned most on the tuning seeds.
-    rewards, regrets
-        (seeds, checkpoints): averages so far.
-    by_clients, by_delay
-        (seeds, points): average regret of whole runs.
-    """
-
-    steps: Steps
-    rewards: F64
+    steps: Steps  # those that earned most on the tuning seeds
+    rewards: F64  # (seeds, checkpoints): averages so far
     regrets: F64
-    by_clients: F64
+    by_clients: F64  # (seeds, points): average regret of whole runs
     by_delay: F64
 
     @property
@@ -87,7 +86,7 @@ class Study:
     checkpoints: I64
     points_clients: tuple[int, ...]
     points_delay: tuple[int, ...]
-    outcomes: dict[tuple[str, Method], Outcome]
+    outcomes: dict[Cell, Outcome]
 
     @property
     def realizable(self) -> bool:
@@ -128,13 +127,7 @@ class Study:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
         return {
-            "data": self.data,
-            "differ": self.differ,
-            "clients": self.clients,
-            "delay": self.delay,
-            "reward_delay": self.reward_delay,
-            "rounds": self.rounds,
-            "seeds": self.seeds,
+            **{name: getattr(self, name) for name in SETTING},
             "verdict": self.verdict(),
             "checkpoints": self.checkpoints.tolist(),
             "points_clients": self.points_clients,
@@ -177,28 +170,9 @@ def study(
 ) -> Study:
     """Run policies with all three methods on the same decisions, one environment a seed.
 
-    Every policy and method takes the step sizes of a grid that earn most on two other seeds.
-
-    Parameters
-    ----------
-    data
-        A multiclass data set by name, or ``synthetic`` for a catalogue of items.
-    policies
-        By name: epsilon-greedy, squarecb, softmax, greedy.
-    clients, delay, reward_delay, rounds
-        P; rounds that messages and rewards are late; and T. As in `simulate_bandit`.
-    seeds
-        How many environments; at most five for regret against P and delay.
-    differ
-        Whether clients differ: each permutes 3 in 10 labels, or has its own taste for half of
-        what items pay.
-    explore_every
-        Lets epsilon-greedy explore in every so many rounds instead of with probability 0.05;
-        ``theory`` for the number of Theorem 3, all its constants taken as 1.
-    n_jobs
-        Cores to use; None for all.
-    progress
-        Whether to show a progress bar.
+    Every policy and method takes the step sizes of a grid that earn most on two other seeds. Data
+    are those of `environments`, policies those of `choose_policies`; clients, delays and rounds
+    are as in `simulate_bandit`. There are at most five seeds for regret against P and delay.
 
     Examples
     --------
@@ -206,17 +180,15 @@ def study(
     >>> print(found.verdict()[:20])
     On synthetic, FedRes
     """
-    for name, count in (("rounds", rounds), ("seeds", seeds), ("clients", clients)):
-        if count < 1:
-            raise ValueError(f"{name} must be at least 1, not {count}")
+    at_least_1(rounds=rounds, seeds=seeds, clients=clients)
     make = environments(data, differ)
     with working("loading compiled code (the first time, compiling it)", progress):
         first = make(clients, 0)
         chosen = choose_policies(policies, explore_every, rounds, clients, first.most)
-        _simulate(first, next(iter(chosen.values())), "fedres", Steps(0.1, 0.1), 0, 0, 1, 0)
+        simulate_bandit(first, next(iter(chosen.values())), rounds=1)
 
     cells = list(product(chosen, SGD_METHODS))
-    play = partial(_simulate, reward_delay=reward_delay, rounds=rounds)
+    play = partial(simulate_bandit, reward_delay=reward_delay, rounds=rounds)
     bars = (f"{what} on {data}" if progress else None for what in ("tuning", "deciding"))
     steps = _tune(make, chosen, cells, clients, partial(play, delay=delay), n_jobs, next(bars))
 
@@ -224,19 +196,17 @@ def study(
     points_delay = tuple(sorted({delay} | {point for point in DELAYS if point < rounds}))
     checkpoints = np.unique(np.geomspace(1, rounds, 60).round().astype(np.int64))
 
-    def curves(environment: Environment, seed: int, late: int) -> dict[tuple[str, Method], Curves]:
-        runs = {
-            (name, method): play(
-                environment, chosen[name], method, steps[name, method], delay=late, seed=seed
-            )
-            for name, method in cells
-        }
-        return {cell: _curves(run, checkpoints) for cell, run in runs.items()}
-
-    def one(count: int, seed: int) -> dict[int, dict[tuple[str, Method], Curves]]:
+    def one(count: int, seed: int) -> dict[int, dict[Cell, Curves]]:
         environment = make(count, seed)
+
+        def curves(late: int, cell: Cell) -> Curves:
+            policy, options = chosen[cell[0]], steps[cell].options()
+            run = play(environment, policy, cell[1], delay=late, seed=seed, **options)
+            totals = (run.reward_by_round.cumsum(), run.regret_by_round.cumsum())
+            return Curves(*(total[checkpoints - 1] / checkpoints for total in totals))
+
         delays = points_delay if count == clients and seed < FEW else (delay,)
-        return {late: curves(environment, seed, late) for late in delays}
+        return {late: {cell: curves(late, cell) for cell in cells} for late in delays}
 
     few = min(seeds, FEW)
     jobs = [(clients, seed) for seed in range(seeds)]
@@ -244,19 +214,17 @@ def study(
     done = run_all([partial(one, *job) for job in jobs], n_jobs, next(bars))
     found = dict(zip(jobs, done, strict=True))
 
-    def outcome(cell: tuple[str, Method]) -> Outcome:
+    def outcome(cell: Cell) -> Outcome:
         main = [found[clients, seed][delay][cell] for seed in range(seeds)]
-        return Outcome(
-            steps[cell],
-            np.array([run.reward for run in main]),
-            np.array([run.regret for run in main]),
-            np.array(
-                [[found[p, s][delay][cell].regret[-1] for p in points_clients] for s in range(few)]
-            ),
-            np.array(
-                [[found[clients, s][d][cell].regret[-1] for d in points_delay] for s in range(few)]
-            ),
-        )
+        rewards, regrets = (np.array(values) for values in zip(*main, strict=True))
+
+        def last(points: list[tuple[int, int]]) -> F64:
+            ends = [[found[p, s][d][cell].regret[-1] for p, d in points] for s in range(few)]
+            return np.array(ends)
+
+        by_clients = last([(p, delay) for p in points_clients])
+        by_delay = last([(clients, late) for late in points_delay])
+        return Outcome(steps[cell], rewards, regrets, by_clients, by_delay)
 
     return Study(
         data, differ, chosen, clients, delay, reward_delay, rounds, seeds, checkpoints,
@@ -264,38 +232,15 @@ def study(
     )  # fmt: skip
 
 
-def _simulate(
-    environment: Environment,
-    policy: Policy,
-    method: Method,
-    steps: Steps,
-    delay: int,
-    reward_delay: int,
-    rounds: int,
-    seed: int,
-) -> BanditRun:
-    return simulate_bandit(
-        environment,
-        policy,
-        method,
-        rounds=rounds,
-        delay=delay,
-        reward_delay=reward_delay,
-        step=Adaptive(steps.eta, clip=False),
-        local_step=Adaptive(steps.local_eta, clip=False),
-        seed=seed,
-    )
-
-
 def _tune(
     make: Maker,
     policies: Mapping[str, Policy],
-    cells: list[tuple[str, Method]],
+    cells: list[Cell],
     clients: int,
     play: Callable[..., BanditRun],
     n_jobs: int | None,
     progress: str | None,
-) -> dict[tuple[str, Method], Steps]:
+) -> dict[Cell, Steps]:
     """The step sizes that earn most, for every policy and method."""
     worlds = [make(clients, seed) for seed in TUNING_SEEDS]
     grids = {
@@ -306,25 +251,13 @@ def _tune(
     }
     jobs = [(cell, steps) for cell in cells for steps in grids[cell[1]]]
 
-    def earn(cell: tuple[str, Method], steps: Steps) -> float:
+    def earn(cell: Cell, steps: Steps) -> float:
         runs = [
-            play(world, policies[cell[0]], cell[1], steps, seed=seed)
+            play(world, policies[cell[0]], cell[1], seed=seed, **steps.options())
             for world, seed in zip(worlds, TUNING_SEEDS, strict=True)
         ]
         return float(np.mean([run.reward for run in runs]))
 
-    earned = dict(
-        zip(jobs, run_all([partial(earn, *job) for job in jobs], n_jobs, progress), strict=True)
-    )
-
-    def best(cell: tuple[str, Method]) -> Steps:
-        return max(grids[cell[1]], key=lambda steps: earned[cell, steps])
-
-    return {cell: best(cell) for cell in cells}
-
-
-def _curves(run: BanditRun, checkpoints: I64) -> Curves:
-    def so_far(values: F64) -> F64:
-        return np.asarray(np.cumsum(values)[checkpoints - 1] / checkpoints)
-
-    return Curves(so_far(run.reward_by_round), so_far(run.regret_by_round))
+    found = run_all([partial(earn, *job) for job in jobs], n_jobs, progress)
+    earned = dict(zip(jobs, found, strict=True))
+    return {cell: max(grids[cell[1]], key=lambda one: earned[cell, one]) for cell in cells}

@@ -114,28 +114,17 @@ def _evaluate(log: Path, policies: "dict[str, Policy]", json: bool) -> None:
         print_evaluations(log, found)
         return
     first = found[cells[0]]
-    print(
-        json_.dumps(
-            {
-                "log": str(log),
-                "events": first.events,
-                "left_out": first.left_out,
-                "logged": _plain(first.logged),
-                "results": [
-                    {
-                        "policy": name,
-                        "method": method,
-                        "ips": _plain(result.ips),
-                        "snips": _plain(result.snips),
-                        "dr": _plain(result.dr),
-                        "effective": result.effective,
-                    }
-                    for (name, method), result in found.items()
-                ],
-            },
-            indent=2,
-        )
-    )
+    facts = {"log": str(log), "events": first.events, "left_out": first.left_out}
+    results = [
+        {
+            "policy": name,
+            "method": method,
+            **{kind: _plain(getattr(result, kind)) for kind in ("ips", "snips", "dr")},
+            "effective": result.effective,
+        }
+        for (name, method), result in found.items()
+    ]
+    print(json_.dumps({**facts, "logged": _plain(first.logged), "results": results}, indent=2))
 
 
 def _plain(value: "Interval") -> dict[str, float | None]:

@@ -43,16 +43,20 @@ def compare(
     On a table of your own, as `fedres fit` does, but without a model:
     fedres compare --data ratings.csv --client user_id --label rating
     """
+    from fedres.tables.compare_data import compare as run
+
     _refuse_options_of_the_other_kind(context, client is not None)
     if client is not None:
         if label is None:
             raise ValueError("--client is given without --label: name the column to predict")
+        if report is not None:
+            shared.refuse_unwritable(report)
         columns = shared.ColumnOptions(client, label, time, categorical, local, global_)
-        _compare_on_table(columns, Path(data), task, seed, report, json)
+        rows = columns.read(Path(data))
+        model = columns.estimator(rows.y, task, seed)
+        found: Any = run(rows, model=model, seed=seed, progress=True)
+        shared.show(found, Path(data), report, json)
         return
-
-    from fedres.tables.compare_data import compare as run
-
     result: Any = run(
         data,
         clients=clients,
@@ -83,21 +87,3 @@ def _refuse_options_of_the_other_kind(context: typer.Context, is_table: bool) ->
         if source is not None and source.name != "DEFAULT":
             kind = "named data sets: leave it out" if is_table else "a table: give --client too"
             raise ValueError(f"--{name.rstrip('_')} is for {kind}")
-
-
-def _compare_on_table(
-    columns: shared.ColumnOptions,
-    data: Path,
-    task: str | None,
-    seed: int,
-    report: Path | None,
-    json: bool,
-) -> None:
-    from fedres.tables.compare_data import compare as run
-
-    if report is not None:
-        shared.refuse_unwritable(report)
-    rows = columns.read(data)
-    model = columns.estimator(rows.y, task, seed)
-    found: Any = run(rows, model=model, seed=seed, progress=True)
-    shared.show(found, data, report, json)

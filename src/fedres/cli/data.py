@@ -18,29 +18,20 @@ data = typer.Typer(help="List, download and generate data sets.", no_args_is_hel
 @data.command("list")
 def list_() -> None:
     """List the data sets that are known by name, and whether they are here."""
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
+    from fedres.report.terminal_table import terminal_table
     from fedres.simulation.data_files import data_folder
     from fedres.simulation.known_sets import SETS
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for column in ("set", "here", "rows train / test", "features", "classes", "from"):
-        number = column not in ("set", "here", "from")
-        table.add_column(column, justify="right" if number else "left", no_wrap=True)
+    rows = []
     for known in SETS.values():
-        rows = [f"{count:,}" for count in known.rows]
-        table.add_row(
-            known.name,
-            _here(known),
-            " / ".join([*rows, "-"][:2]),
-            str(known.features),
-            str(known.classes),
-            known.origin,
-        )
+        counts = " / ".join([*(f"{count:,}" for count in known.rows), "-"][:2])
+        facts = [counts, str(known.features), str(known.classes), known.origin]
+        rows.append([known.name, _here(known), *facts])
+    columns = ("set", "here", "rows train / test", "features", "classes", "from")
     console = Console()
-    console.print(table)
+    console.print(terminal_table(columns, rows, ("set", "here", "from"), close=True))
     folder = data_folder()
     if folder is None:
         looked = "FEDRES_DATA is not set: set it to a folder of data sets to have them found there."

@@ -11,8 +11,6 @@ from fedres.cli import table_options as shared
 if TYPE_CHECKING:
     from fedres.tables.read_table import Table
 
-COUNTS = ("rows", "unseen_clients")
-
 
 def evaluate(
     model: Annotated[Path, shared.MODEL],
@@ -42,18 +40,15 @@ def evaluate(
         known_clients=np.array(loaded.clients_),
         width=loaded.n_features_in_,
     )
-    found = {
-        **_metrics(loaded, table, rows, columns["label"]),
-        "rows": len(rows),
-        "unseen_clients": 0,
-    }
-    if rows.client is not None:
-        found["unseen_clients"] = len({*rows.client.tolist()} - {*loaded.clients_, None})
+    ids = [] if rows.client is None else rows.client.tolist()
+    unseen = {*ids} - {*loaded.clients_, None}
+    counts = {"rows": len(rows), "unseen_clients": len(unseen)}
+    found = {**_metrics(loaded, table, rows, columns["label"]), **counts}
     if json:
         print(json_.dumps(found))
         return
     for name, value in found.items():
-        print(f"{name.replace('_', ' '):15}", f"{value:,}" if name in COUNTS else f"{value:.4g}")
+        print(f"{name.replace('_', ' '):15}", f"{value:,}" if name in counts else f"{value:.4g}")
 
 
 def _metrics(model: Any, path: Path, rows: "Table", label: str) -> dict[str, float]:
@@ -67,10 +62,7 @@ def _metrics(model: Any, path: Path, rows: "Table", label: str) -> dict[str, flo
             "rmse": float(metrics.root_mean_squared_error(y, predicted)),
             "mae": float(metrics.mean_absolute_error(y, predicted)),
         }
-    number, probability = (
-        _numbers_of_classes(model, path, rows),
-        model.predict_proba(x, client),
-    )
+    number, probability = _numbers_of_classes(model, path, rows), model.predict_proba(x, client)
     return {
         "accuracy": float(metrics.accuracy_score(number, probability.argmax(axis=1))),
         "log_loss": float(metrics.log_loss(number, probability, labels=range(len(model.classes_)))),

@@ -80,7 +80,7 @@ def run(
 
     Example: fedres flower run myapp --superlink clinics
     """
-    from fedres.flower.engine import Flwr
+    from fedres.flower.flwr_command import Flwr
     from fedres.flower.launch import launch, launch_here, write_report
 
     if (superlink is None) == (local is None):

@@ -125,7 +125,7 @@ def _print_whole(found: dict[str, Any]) -> None:
     for name, text in lines.items():
         print(f"{name:9} {text}")
     leaning = [[str(one["client"]), one["norm"]] for one in found["leaning_on_local_model"]]
-    weights = [[one["feature"], one["weight"]] for one in found["largest_global_weights"]]
+    weights = [list(one.values()) for one in found["largest_global_weights"]]
     _print_rows("Clients that lean on their local model most", ["client", "norm"], leaning)
     _print_rows("Largest weights of the global model", ["feature", "weight"], weights)
 
@@ -138,7 +138,7 @@ def _side(side: dict[str, Any]) -> str:
 
 
 def _print_one(found: dict[str, Any]) -> None:
-    rows = [[one["feature"], one["weight"], one["global"]] for one in found["weights"]]
+    rows = [list(one.values()) for one in found["weights"]]
     title = (
         f"Client {found['client']}: norm of its local model {found['local_norm']:.3g}, of the "
         f"global model {found['global_norm']:.3g}"
@@ -147,18 +147,14 @@ def _print_one(found: dict[str, Any]) -> None:
 
 
 def _print_rows(title: str, columns: list[str], rows: list[list[Any]]) -> None:
-    from rich import box
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD)
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="right" if i else "left")
-    for name, *values in rows:
-        table.add_row(escape(name), *map(_number, values))
+    from fedres.report.terminal_table import terminal_table
+
+    shown = [[escape(name), *map(_number, values)] for name, *values in rows]
     print(title)
-    Console().print(table)
+    Console().print(terminal_table(columns, shown, columns[:1], wraps=True))
 
 
 def _number(value: Any) -> str:

@@ -29,7 +29,7 @@ def reproduce(
 
     Example: fedres reproduce --figure delay --data letter,pendigits --seeds 50 --jobs 2
     """
-    from fedres.paper.reproduce import reproduce as run
+    from fedres.paper.reproduction import reproduce as run
     from fedres.report.comparison_table import print_claims
     from fedres.report.reproduction_page import write_reproduction
     from fedres.simulation.run_store import RunStore

@@ -26,31 +26,16 @@ def settings_like(
 ) -> AppSettings:
     """Settings for tables that look like a sample: which columns, which labels.
 
-    Parameters
-    ----------
-    sample
-        A table that is typical of all clients', such as one made up for the purpose. Means,
-        spreads and categories in it become part of the app, which all parties see.
-    label, client, time
-        Its columns that are no features.
-    local, global_, categorical
-        As in `fedres.tables.encoder.Encoder.fit`.
+    The sample is typical of all clients' tables, such as one made up for the purpose: its means,
+    spreads and categories become part of the app, which all parties see.
     """
     table = read_table(sample, client=client, label=label, time=time)
     if not hasattr(table.frame, "columns"):
         raise ValueError(f"{sample} has no named columns: give a CSV or Parquet file")
     encoder = Encoder.fit(table.frame, local=local, global_=global_, categorical=categorical)
     assert table.y is not None
-    described = {"columns": [str(name) for name in table.frame.columns]}
-    return AppSettings(
-        encoder.width_global,
-        encoder.width_local,
-        features=json.dumps({**described, "encoder": encoder.to_dict()}),
-        label=label,
-        client_column=client or "",
-        time_column=time or "",
-        **_label_settings(table.y),
-    )
+    columns = {"label": label, "client_column": client or "", "time_column": time or ""}
+    return _settings(table.frame, encoder, _label_settings(table.y) | columns)
 
 
 def digits_settings() -> AppSettings:
@@ -59,14 +44,14 @@ def digits_settings() -> AppSettings:
 
     frame = tables(3)[0].train.drop(columns="label")
     encoder = Encoder.fit(frame, local=LOCAL, global_=GLOBAL)
-    return AppSettings(
-        encoder.width_global,
-        encoder.width_local,
-        features=json.dumps({"columns": list(frame.columns), "encoder": encoder.to_dict()}),
-        label="label",
-        data="digits",
-        **_label_settings(np.array([-1, 1])) | {"rows_per_message": 60, "passes": 0},
-    )
+    more = {"label": "label", "data": "digits", "rows_per_message": 60, "passes": 0}
+    return _settings(frame, encoder, _label_settings(np.array([-1, 1])) | more)
+
+
+def _settings(frame: Any, encoder: Encoder, more: dict[str, Any]) -> AppSettings:
+    described = {"columns": [str(name) for name in frame.columns], "encoder": encoder.to_dict()}
+    widths = encoder.width_global, encoder.width_local
+    return AppSettings(*widths, features=json.dumps(described), **more)
 
 
 def _label_settings(y: Any) -> dict[str, Any]:
@@ -84,30 +69,17 @@ def _label_settings(y: Any) -> dict[str, Any]:
             "classes apart, or predicts numbers"
         ) from None
     mean, scale = float(np.mean(y.astype(np.float64))), float(np.std(y.astype(np.float64)))
-    # Clients may have labels beyond those of the sample, but not at any distance.
     low, high = (float(end - mean) / scale for end in (numbers[0], numbers[-1]))
+    # Clients may have labels beyond those of the sample, but not at any distance.
     reach = (high - low) / 2
-    return {
-        "label_mean": mean,
-        "label_scale": scale,
-        "label_low": low - reach,
-        "label_high": high + reach,
-    }
+    ends = {"label_low": low - reach, "label_high": high + reach}
+    return {"label_mean": mean, "label_scale": scale, **ends}
 
 
 def write_app(
     folder: Path, settings: AppSettings, client_app: str = "fedres.flower.client_app:app"
 ) -> None:
-    """Write an app directory.
-
-    Parameters
-    ----------
-    folder
-        Where; its name is the app's.
-    settings
-        What its runs agree on.
-    client_app
-        What nodes run, as ``module:name``.
+    """Write an app directory, whose name is the app's; nodes run `client_app`, a ``module:name``.
 
     Examples
     --------
@@ -128,27 +100,16 @@ def write_app(
         raise ValueError(f"{folder} holds an app already: name another folder")
     folder.mkdir(parents=True, exist_ok=True)
     project = {
-        "project": {
-            "name": name,
-            "version": "1.0.0",
-            "description": "Federated Residual Learning",
-            "license": "Apache-2.0",
-            "dependencies": ["fedres[flower]"],
-        },
-        "tool": {
-            "flwr": {
-                "app": {
-                    "publisher": "fedres",
-                    "components": {
-                        "serverapp": "fedres.flower.server_app:app",
-                        "clientapp": client_app,
-                    },
-                    "config": settings.to_config(),
-                }
-            }
-        },
+        "name": name,
+        "version": "1.0.0",
+        "description": "Federated Residual Learning",
+        "license": "Apache-2.0",
+        "dependencies": ["fedres[flower]"],
     }
-    (folder / "pyproject.toml").write_text(tomli_w.dumps(project), encoding="utf-8")
+    components = {"serverapp": "fedres.flower.server_app:app", "clientapp": client_app}
+    app = {"publisher": "fedres", "components": components, "config": settings.to_config()}
+    text = tomli_w.dumps({"project": project, "tool": {"flwr": {"app": app}}})
+    (folder / "pyproject.toml").write_text(text, encoding="utf-8")
     digits = settings.data == "digits"
     data = 'data="digits" partition-id=0 num-partitions=3' if digits else 'data="/data/clinic.csv"'
     readme = README.format(name=name, data=data)

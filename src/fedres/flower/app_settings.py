@@ -12,51 +12,12 @@ from fedres.core.rule import Rule
 from fedres.core.sgd import ALIGNMENTS
 from fedres.core.steps import Adaptive
 
+WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
 
 @dataclass(frozen=True)
 class AppSettings:
     """Settings of a run, the same on the server and on every client.
-
-    Attributes
-    ----------
-    width_global, width_local
-        Number of features of each view.
-    features
-        JSON: the names of a table's ``columns``, and the ``encoder`` that makes features of
-        them; empty where samples come as numbers already.
-    label
-        Column of a table that holds the label.
-    negative, positive
-        The two classes, which are -1 and 1 to the models; empty where labels are numbers.
-    label_mean, label_scale
-        A label y that is a number is ``(y - mean) / scale`` to the models.
-    client_column, time_column
-        Columns that name the client, where one table holds many, and that tell when a row was
-        made: rows are then taken in that order. Empty where there are none.
-    data
-        Where nodes that name no data of their own find it: a table or ``digits``. Only nodes on
-        the server's machine share its files, as those of Flower's simulation runtime do.
-    loss, eta, alignment, radius, residual_bits
-        As in `fedres.core.rule.Rule`; every step is adaptive.
-    label_low, label_high
-        Range of labels as the models see them; an upload with others is refused.
-    feature_limit
-        Clients clip features to this size; the server refuses an upload with larger ones.
-    rows_per_message
-        How many rows an upload carries; models learn from them one by one.
-    passes
-        How often a client goes through its rows; 0 for as long as the run lasts.
-    rounds, seconds, patience
-        When to stop: after so many rounds (a round is an upload from every client there is), so
-        many seconds, or so many rounds without a lower loss. 0 for never.
-    refusals
-        After so many refused uploads a client is ignored.
-    history
-        How many old global models the alignments other than ``arrival`` can look back on.
-    folder
-        The run's folder on the server: checkpoint, log, model and report.
-    resume
-        Whether to go on from the checkpoint in that folder.
 
     Examples
     --------
@@ -64,34 +25,40 @@ class AppSettings:
     1000
     """
 
-    width_global: int
+    width_global: int  # number of features of each view
     width_local: int
+    # JSON: the names of a table's ``columns``, and the ``encoder`` that makes features of them;
+    # empty where samples come as numbers already.
     features: str = ""
-    label: str = "y"
-    negative: str = ""
+    label: str = "y"  # column of a table that holds the label
+    negative: str = ""  # the two classes, -1 and 1 to the models; empty where labels are numbers
     positive: str = ""
-    label_mean: float = 0.0
+    label_mean: float = 0.0  # a label y that is a number is (y - mean) / scale to the models
     label_scale: float = 1.0
-    client_column: str = ""
-    time_column: str = ""
+    client_column: str = ""  # names the client, where one table holds many
+    time_column: str = ""  # tells when a row was made: rows are then taken in that order
+    # Where nodes that name no data of their own find it: a table or "digits". Only nodes on the
+    # server's machine share its files, as those of Flower's simulation runtime do.
     data: str = ""
-    loss: str = "squared"
+    loss: str = "squared"  # this and the next as in `fedres.core.rule.Rule`; steps are adaptive
     eta: float = 0.5
     alignment: str = "arrival"
     radius: float = 100.0
     residual_bits: int = 32
-    label_low: float = -1.0
+    label_low: float = -1.0  # range of labels as the models see them; others are refused
     label_high: float = 1.0
-    feature_limit: float = 10.0
-    rows_per_message: int = 1000
-    passes: int = 1
+    feature_limit: float = 10.0  # clients clip features to this size; larger ones are refused
+    rows_per_message: int = 1000  # models learn from them one by one
+    passes: int = 1  # how often a client goes through its rows; 0 for as long as the run lasts
+    # When to stop, 0 for never: after so many rounds (a round is an upload from every client there
+    # is), so many seconds, or so many rounds without a lower loss.
     rounds: int = 20
     seconds: int = 0
     patience: int = 0
-    refusals: int = 20
-    history: int = 1000
-    folder: str = "run"
-    resume: bool = False
+    refusals: int = 20  # after so many refused uploads a client is ignored
+    history: int = 1000  # old global models, for the alignments other than ``arrival``
+    folder: str = "run"  # on the server: checkpoint, log, model and report
+    resume: bool = False  # whether to go on from the checkpoint in that folder
 
     def __post_init__(self) -> None:
         find_loss(self.loss)
@@ -128,7 +95,7 @@ class AppSettings:
         for name, value in config.items():
             wanted: Any = known[name].type
             if type(value) is not wanted and (wanted, type(value)) != (float, int):
-                raise ValueError(f"setting {name} must be {_words(wanted)}, not {value!r}")
+                raise ValueError(f"setting {name} must be {WORDS[wanted]}, not {value!r}")
             values[known[name].name] = wanted(value)
         if missing := {"width_global", "width_local"} - set(values):
             raise ValueError(f"setting {_dashed(min(missing))} is missing: add it to the app")
@@ -168,16 +135,9 @@ class AppSettings:
     @property
     def largest_upload(self) -> int:
         """Bytes that no honest upload exceeds."""
-        return int(
-            upload_bytes(
-                self.rows_per_message, self.rows_per_message * self.width_global, 32, sparse=True
-            )
-        )
+        rows = self.rows_per_message
+        return int(upload_bytes(rows, rows * self.width_global, 32, sparse=True))
 
 
 def _dashed(name: str) -> str:
     return name.replace("_", "-")
-
-
-def _words(wanted: Any) -> str:
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[wanted]

@@ -15,19 +15,7 @@ class RefusedError(ValueError):
 
 
 def checked(sent: Sent, client: str, version: int, settings: AppSettings) -> Upload:
-    """The upload, or a `RefusedError` with the reason.
-
-    Parameters
-    ----------
-    sent
-        What came.
-    client
-        Who it says it is from.
-    version
-        The newest global model that anyone was sent.
-    settings
-        What was agreed.
-    """
+    """The upload, or a `RefusedError` with the reason; no model newer than `version` was sent."""
     rule = settings.rule
     if len(sent.upload) > settings.largest_upload:
         raise RefusedError("too large")
@@ -37,15 +25,13 @@ def checked(sent: Sent, client: str, version: int, settings: AppSettings) -> Upl
         raise RefusedError(error.reason) from None
     values = upload.x_global if isinstance(upload.x_global, np.ndarray) else upload.x_global.data
     expected = rule.residual_bits if settings.width_local else 0
+    lowest, highest = settings.label_low, settings.label_high
     for wrong, reason in (
         (upload.client != number_of(client) or upload.round != sent.number, "wrong counter"),
         (upload.version > version, "model from the future"),
         (len(upload.y) > settings.rows_per_message, "too many rows"),
         (upload.bits != expected, "other residual bits"),
-        (
-            not settings.label_low <= upload.y.min() <= upload.y.max() <= settings.label_high,
-            "label",
-        ),
+        (not lowest <= upload.y.min() <= upload.y.max() <= highest, "label"),
         (np.abs(values).max(initial=0) > settings.feature_limit, "feature too large"),
         (np.abs(upload.residual).max() > LARGEST_RESIDUAL, "residual"),
         (not np.isfinite(sent.loss) or sent.loss < 0, "loss"),

@@ -32,10 +32,13 @@ def train(message: Message, context: Context) -> Message:
         # The words stay here, where they may quote data; the server learns only the kind.
         logging.getLogger("flwr").exception("fedres: client %s could not answer", client)
         reply = Reply(client, error=type(error).__name__)
-    head, body = reply.pack()
-    return Message(
-        RecordDict({RECORD: ConfigRecord({"head": head, "body": body})}), reply_to=message
-    )
+    return Message(content_of(reply), reply_to=message)
+
+
+def content_of(packable: Task | Reply) -> RecordDict:
+    """A task or a reply as what Flower carries."""
+    head, body = packable.pack()
+    return RecordDict({RECORD: ConfigRecord({"head": head, "body": body})})
 
 
 def _work(message: Message, settings: AppSettings, node: Mapping[str, Any], client: str) -> Reply:

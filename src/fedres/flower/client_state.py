@@ -37,19 +37,7 @@ class RowSource(Protocol):
 
 
 class ClientState:
-    """A client between two tasks.
-
-    Parameters
-    ----------
-    settings
-        What the run agrees on.
-    name
-        The client's name for itself.
-    folder
-        Where its state lives; state found there is gone on from.
-    source
-        Its rows.
-    """
+    """A client between two tasks; state that is found in its folder is gone on from."""
 
     def __init__(self, settings: AppSettings, name: str, folder: Path, source: RowSource) -> None:
         self.settings, self.folder, self.source = settings, folder, source
@@ -159,12 +147,9 @@ class ClientState:
 
     def _reply(self, numbers: list[int]) -> Reply:
         outbox = self.memory.outbox
-        sent = ((k, outbox[k]) for k in numbers if k in outbox)
-        return Reply(
-            self.memory.client,
-            tuple(Sent(k, one.loss, one.upload) for k, one in sent),
-            self.memory.done,
-        )
+        kept = ((k, outbox[k]) for k in numbers if k in outbox)
+        sent = tuple(Sent(k, one.loss, one.upload) for k, one in kept)
+        return Reply(self.memory.client, sent, self.memory.done)
 
     def _unpacked(self, packed: bytes) -> GlobalModel:
         model = GlobalModel.unpack(packed, 0)

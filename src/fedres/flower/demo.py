@@ -26,22 +26,11 @@ SLOW, SECONDS = "clinic-3", 6.0
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo found.
+    """What the demo found."""
 
-    Attributes
-    ----------
-    accuracy, replayed
-        On test rows, mean over clients: of the models that the nodes left on their disks, and of
-        the same run once more in this process.
-    late
-        Mean round trip of every client, in rounds.
-    report
-        The page.
-    """
-
-    accuracy: float
-    replayed: float
-    late: dict[str, float]
+    accuracy: float  # on test rows, mean over clients, of the models that nodes left on their disks
+    replayed: float  # the same of the run once more in this process
+    late: dict[str, float]  # mean round trip of every client, in rounds
     report: Path
 
 
@@ -59,13 +48,11 @@ def demo(folder: Path, rounds: int, console: Console) -> DemoResult:
         settings = launch(cluster.flwr, folder / "app", {}, console=console)
     run = Path(settings.folder)
     lines = read_log(run)
+    lags = {name: [one["lag"] for one in lines if one["client"] == name] for name in CLIENTS}
     return DemoResult(
         float(np.mean([_left_behind(folder, settings, *one) for one in rows.items()])),
         _replayed(folder, settings, rows),
-        {
-            name: float(np.mean([line["lag"] for line in lines if line["client"] == name]))
-            for name in CLIENTS
-        },
+        {name: float(np.mean(own)) for name, own in lags.items()},
         write_report(run, settings),
     )
 

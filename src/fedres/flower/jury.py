@@ -7,6 +7,7 @@ loss of the median other client is used by half, by a quarter, or not at all.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -73,16 +74,9 @@ class Jury:
     def _losses(self, model: LinearModel, client: str) -> F64:
         """Mean loss of each of the clients heard last, but for that one."""
         others = [name for name in reversed(self._heard) if name != client][:MOST]
-        return np.array(
-            [
-                np.mean(
-                    np.concatenate(
-                        [
-                            self._loss.value(model.clip(model.f(x) + residual), y)
-                            for x, residual, y in self._heard[name]
-                        ]
-                    )
-                )
-                for name in others
-            ]
-        )
+
+        def lost(x: Matrix, residual: F32, y: F32) -> Any:
+            return self._loss.value(model.clip(model.f(x) + residual), y)
+
+        losses = [np.concatenate([lost(*rows) for rows in self._heard[name]]) for name in others]
+        return np.array([np.mean(own) for own in losses])

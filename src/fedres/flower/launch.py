@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
@@ -14,9 +13,10 @@ from rich.table import Table
 
 from fedres.flower.app_folder import read_app
 from fedres.flower.app_settings import AppSettings
-from fedres.flower.engine import Flwr
+from fedres.flower.flwr_command import Flwr
 from fedres.flower.run_folder import CHECKPOINT, read_log
 from fedres.flower.state_files import read_facts
+from fedres.report.terminal_table import terminal_table
 
 LOOK = 1.0  # seconds between two looks at the checkpoint
 ASK = 15.0  # seconds between two questions to the superlink, each of which starts a process
@@ -29,20 +29,9 @@ def launch(
     options: Sequence[str] = (),
     console: Console | None = None,
 ) -> AppSettings:
-    """Run an app to its end; the settings it ran with.
+    """Run an app to its end; the settings it ran with, which `overrides` changes.
 
-    Parameters
-    ----------
-    flwr
-        The superlink to run it on, which must be on this machine: the run's folder is.
-    app
-        The app directory.
-    overrides
-        Settings that differ from the app's.
-    options
-        More for `flwr run`.
-    console
-        Where to show progress.
+    The superlink must be on this machine: the run's folder is. `options` are more for `flwr run`.
     """
     settings = read_app(app)
     settings = replace(settings, **{name.replace("-", "_"): v for name, v in overrides.items()})
@@ -90,23 +79,16 @@ def _facts(folder: Path) -> dict[str, Any] | None:
 
 def progress_table(facts: Mapping[str, Any]) -> Table:
     """Who is there, how late and how well."""
-    title = f"Round {facts['rounds']:.1f}, {facts['seconds']:.0f} s"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("client", no_wrap=True)
-    for column in ("uploads", "rows", "loss", "rounds late", "seen", "refused"):
-        table.add_column(column, justify="right", no_wrap=True)
+    rows = []
     for name, member in sorted(facts["members"].items()):
         state = " (ignored)" if member["ignored"] else " (done)" if member["done"] else ""
-        table.add_row(
-            escape(name + state),
-            str(member["applied"]),
-            f"{member['rows']:,}",
-            f"{member['loss']:.4f}",
-            f"{member['lag']:.1f}",
-            f"{time.time() - member['last_seen']:.0f} s ago",
-            str(sum(member["refused"].values())),
-        )
-    return table
+        row = [escape(name + state), str(member["applied"]), f"{member['rows']:,}"]
+        row += [f"{member['loss']:.4f}", f"{member['lag']:.1f}"]
+        row += [f"{time.time() - member['last_seen']:.0f} s ago"]
+        rows.append([*row, str(sum(member["refused"].values()))])
+    columns = ("client", "uploads", "rows", "loss", "rounds late", "seen", "refused")
+    title = f"Round {facts['rounds']:.1f}, {facts['seconds']:.0f} s"
+    return terminal_table(columns, rows, ("client",), title=title)
 
 
 def write_report(folder: Path, settings: AppSettings) -> Path:

@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from fedres.flower.engine import Flwr, environment, program
+from fedres.flower.flwr_command import Flwr, environment, program
 
 HOST = "127.0.0.1"
 STARTING = 60.0  # seconds that a superlink may take
@@ -34,21 +33,11 @@ class Tls:
 
 @dataclass
 class Cluster:
-    """A superlink, and nodes as they are started; all are stopped at the end.
+    """A superlink, and nodes as they are started; all are stopped at the end."""
 
-    Attributes
-    ----------
-    folder
-        For logs, Flower's own files and the superlink's database.
-    tls
-        Certificate of the superlink, which then also asks for node keys; None for neither.
-    simulation
-        Whether the superlink runs Flower's simulation runtime instead of real nodes.
-    """
-
-    folder: Path
-    tls: Tls | None = None
-    simulation: bool = False
+    folder: Path  # for logs, Flower's own files and the superlink's database
+    tls: Tls | None = None  # of the superlink, which then also asks for node keys
+    simulation: bool = False  # whether it runs Flower's simulation runtime instead of real nodes
     port: int = 0
     processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
@@ -59,11 +48,9 @@ class Cluster:
         self.port = free_port()
         home = self.folder / "flwr"
         home.mkdir(exist_ok=True)
-        security = (
-            f"root-certificates = {json.dumps(str(self.tls.authority))}"
-            if self.tls
-            else "insecure = true"
-        )
+        security = "insecure = true"
+        if self.tls:
+            security = f"root-certificates = {json.dumps(str(self.tls.authority))}"
         (home / "config.toml").write_text(
             f'[superlink]\ndefault = "{self.NAME}"\n\n[superlink.{self.NAME}]\n'
             f'address = "{HOST}:{self.port}"\n{security}\n',
@@ -76,12 +63,7 @@ class Cluster:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     @property
@@ -91,15 +73,11 @@ class Cluster:
 
     def start_superlink(self) -> None:
         """Start the superlink, and wait until it answers."""
-        security = (
-            ["--insecure"]
-            if self.tls is None
-            else [
-                *("--ssl-ca-certfile", str(self.tls.authority)),
-                *("--ssl-certfile", str(self.tls.certificate)),
-                *("--ssl-keyfile", str(self.tls.key), "--enable-supernode-auth"),
-            ]
-        )
+        security = ["--insecure"]
+        if self.tls:
+            security = ["--ssl-ca-certfile", str(self.tls.authority), "--enable-supernode-auth"]
+            security += ["--ssl-certfile", str(self.tls.certificate)]
+            security += ["--ssl-keyfile", str(self.tls.key)]
         command = [*security, "--host", HOST, "--port", str(self.port)]
         command += ["--database", str(self.folder / "superlink.db")]
         command += ["--simulation"] if self.simulation else []
@@ -112,9 +90,7 @@ class Cluster:
 
     def start_node(self, name: str, config: Mapping[str, Any], key: Path | None = None) -> None:
         """Start a node, with its configuration and its private key if there are keys."""
-        security = (
-            ["--insecure"] if self.tls is None else ["--root-certificates", str(self.tls.authority)]
-        )
+        security = ["--root-certificates", str(self.tls.authority)] if self.tls else ["--insecure"]
         if key is not None:
             security += ["--auth-supernode-private-key", str(key)]
         pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())

@@ -12,6 +12,7 @@ from fedres.flower.app_settings import AppSettings
 from fedres.flower.state_files import Arrays, read, write
 
 STATE = "state.safetensors"
+PLAIN = ("session", "next", "position", "losses", "done", "answered")  # kept as they are
 
 
 @dataclass
@@ -25,39 +26,21 @@ class Unconfirmed:
 
 @dataclass
 class Memory:
-    """A client between two tasks.
-
-    Attributes
-    ----------
-    client, session
-        Whose it is, and of which training.
-    local, global_
-        Its own model, and the newest global model it was sent.
-    next, position
-        The number of its next upload, and where in its rows that will begin.
-    losses
-        Sum of the progressive losses so far.
-    done
-        Whether its rows have come to their end.
-    outbox
-        Uploads by number that the server has not confirmed.
-    waiting
-        Where clients wait for the server's own use of an upload before they learn from it: the
-        position and the slopes of each.
-    answered
-        The uploads that each of the last tasks was answered with.
-    """
+    """A client between two tasks."""
 
     client: str
-    session: str
+    session: str  # the training that it is of
     local: LinearModel
-    global_: GlobalModel
-    next: int = 0
-    position: int = 0
-    losses: float = 0.0
-    done: bool = False
+    global_: GlobalModel  # the newest that it was sent
+    next: int = 0  # the number of its next upload
+    position: int = 0  # where in its rows that will begin
+    losses: float = 0.0  # sum of the progressive losses so far
+    done: bool = False  # whether its rows have come to their end
     outbox: dict[int, Unconfirmed] = field(default_factory=dict)
+    # Where clients wait for the server's own use of an upload before they learn from it: the
+    # position and the slopes of each.
     waiting: dict[int, tuple[int, F32]] = field(default_factory=dict)
+    # The uploads that each of the last tasks was answered with.
     answered: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
@@ -65,34 +48,21 @@ class Memory:
         """A client that has learned nothing."""
         rule = settings.rule
         empty = LinearModel(settings.width_global, rule, rule.step)
-        return cls(
-            client,
-            session,
-            LinearModel(settings.width_local, rule, rule.step_of_clients),
-            GlobalModel(0, empty.weights, *empty.reach),
-        )
+        local = LinearModel(settings.width_local, rule, rule.step_of_clients)
+        return cls(client, session, local, GlobalModel(0, empty.weights, *empty.reach))
 
     def save(self, folder: Path) -> None:
         """Put the file in place, all of it or nothing."""
         local, model = self.local, self.global_
         facts = {
-            "client": self.client,
-            "session": self.session,
-            "next": self.next,
-            "position": self.position,
-            "losses": self.losses,
-            "done": self.done,
-            "answered": self.answered,
+            **{name: getattr(self, name) for name in ("client", *PLAIN)},
             "outbox": {k: [one.task, one.loss] for k, one in self.outbox.items()},
             "waiting": {k: position for k, (position, _) in self.waiting.items()},
             "local": list(local.reach),
             "global": [model.version, model.low, model.high],
         }
-        arrays: Arrays = {
-            "w_local": local.weights,
-            "squares": local.squares,
-            "w_global": model.weights,
-        }
+        arrays: Arrays = {"w_local": local.weights, "squares": local.squares}
+        arrays["w_global"] = model.weights
         for k, one in self.outbox.items():
             arrays[f"upload {k}"] = np.frombuffer(one.upload, np.uint8)
         for k, (_, slopes) in self.waiting.items():
@@ -114,12 +84,8 @@ class Memory:
         widths = memory.local.weights.size, memory.global_.weights.size
         if widths != (arrays["w_local"].size, arrays["w_global"].size):
             return memory  # of an app with other features: its training is over in any case
-        memory.session, memory.next, memory.position = (
-            facts[name] for name in ("session", "next", "position")
-        )
-        memory.losses, memory.done, memory.answered = (
-            facts[name] for name in ("losses", "done", "answered")
-        )
+        for name in PLAIN:
+            setattr(memory, name, facts[name])
         local = memory.local
         local.weights[:], local.squares[:] = arrays["w_local"], arrays["squares"]
         local.reach = tuple(facts["local"])

@@ -1,6 +1,7 @@
 """A run once more in this process: the same rows, order and delays, by the reference objects."""
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from fedres.core.feature_limit import clipped
@@ -16,15 +17,8 @@ def replay(
 ) -> tuple[list[GlobalModel], dict[str, Client]]:
     """All versions of the global model, and the clients after the last of their uploads.
 
-    Parameters
-    ----------
-    settings
-        Those of the run.
-    lines
-        Its log: which upload of whom, made with which global model, in the order of use. Those
-        that never came to be used are without ``made``.
-    sources
-        The rows of every client, by its name.
+    `lines` are the log: which upload of whom, made with which global model, in the order of use;
+    those that never came to be used are without ``made``.
     """
     rule = settings.rule
     server = Server(rule, settings.width_global)
@@ -32,9 +26,8 @@ def replay(
     clients = {name: Client(rule, *widths, client=i) for i, name in enumerate(sources)}
     published = [GlobalModel(0, server.global_.weights.copy(), *server.global_.reach)]
     made: dict[str, list[list[Upload]]] = {name: [] for name in sources}
-    plan = {
-        name: sorted((o for o in lines if o["client"] == name), key=_number) for name in sources
-    }
+    by_number = sorted(lines, key=itemgetter("number"))
+    plan = {name: [line for line in by_number if line["client"] == name] for name in sources}
     position = dict.fromkeys(sources, 0)
     for line in lines:
         name = line["client"]
@@ -61,10 +54,6 @@ def unused(memory: Memory, settings: AppSettings) -> list[dict[str, Any]]:
         line = {"client": memory.client, "number": number, "made_with": upload.version}
         lines.append({**line, "rows": len(upload.y)})
     return lines
-
-
-def _number(line: Mapping[str, Any]) -> int:
-    return int(line["number"])
 
 
 def _observe(client: Client, samples: Any, settings: AppSettings) -> list[Upload]:

@@ -18,21 +18,8 @@ def learn_rows(
 ) -> F32:
     """Predict and learn each row at the local model that the row before left behind.
 
-    Parameters
-    ----------
-    terms
-        What the run agrees on.
-    global_, x_global
-        The global model that the client holds, and its features of the rows.
-    local
-        The local side, on its own features of them.
-    flight
-        The rows; what is to be sent of them is in ``flight.sent`` afterwards.
-
-    Returns
-    -------
-    F32
-        The joint prediction of each row, clipped, just before its label was seen.
+    Returns the joint prediction of each row, clipped, just before its label was seen; what is to
+    be sent of it is in ``flight.sent`` afterwards.
     """
     joint = np.empty_like(flight.label)
     # The global model does not change on the way.

@@ -25,18 +25,10 @@ LabelledRows = tuple[Matrix, Matrix, F32]
 def open_source(
     settings: AppSettings, node: Mapping[str, Any], client: str, folder: Path
 ) -> RowSource:
-    """The rows that a node's configuration speaks of.
+    """The rows that ``data`` of a node's configuration speaks of.
 
-    Parameters
-    ----------
-    settings
-        What the run agrees on.
-    node
-        Its ``data`` is the path of a table, a function as ``module:name``, or ``digits``.
-    client
-        Which client's rows of a table to take, if a column says.
-    folder
-        Where the rows of a table are kept as features, since every message has a new process.
+    It is the path of a table, a function as ``module:name``, or ``digits``. The client's rows of
+    a table are kept in the folder as features, since every message has a new process.
     """
     data = str(node.get("data") or settings.data)
     if not data:
@@ -92,18 +84,10 @@ class StoredSource:
         with safe_open(self.path, "numpy") as file:
             labels = file.get_slice("y")
             wanted = _places(position, count, labels.get_shape()[0], self.settings.passes)
-            if not len(wanted):
-                first = last = 0
-            else:
-                first, last = int(wanted.min()), int(wanted.max()) + 1
+            first, last = (int(wanted.min()), int(wanted.max()) + 1) if len(wanted) else (0, 0)
             inside = wanted - first
-            x_global, x_local = (
-                _part(file, side, width, first, last)[inside]
-                for side, width in (
-                    ("global", self.settings.width_global),
-                    ("local", self.settings.width_local),
-                )
-            )
+            widths = {"global": self.settings.width_global, "local": self.settings.width_local}
+            x_global, x_local = (_part(file, *side, first, last)[inside] for side in widths.items())
             return x_global, x_local, labels[first:last][inside]
 
 

@@ -5,15 +5,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.app import Context, Message, MessageType
 from flwr.serverapp import Grid, ServerApp
 
 from fedres.core.files import locked
 from fedres.flower.app_settings import AppSettings
-from fedres.flower.client_app import RECORD
+from fedres.flower.client_app import RECORD, content_of
 from fedres.flower.model_folder import write_global
 from fedres.flower.server_state import ServerState
-from fedres.flower.wire import Task
 
 PAUSE = 0.2  # seconds between two looks at what has come
 FAREWELL = 60.0  # seconds that clients have to fetch the last model
@@ -63,7 +62,11 @@ class Post:
         tasks = self.state.tasks(self.grid.get_node_ids(), last)
         if not tasks:
             return
-        ids = list(self.grid.push_messages([_message(node, task) for node, task in tasks]))
+        messages = [
+            Message(content_of(task), dst_node_id=node, message_type=MessageType.TRAIN)
+            for node, task in tasks
+        ]
+        ids = list(self.grid.push_messages(messages))
         if len(ids) != len(tasks):
             raise ValueError("the superlink takes no messages this large: use fewer features")
         for message, (_, task) in zip(ids, tasks, strict=True):
@@ -85,9 +88,3 @@ class Post:
         self._task_of = {
             message: task for message, task in self._task_of.items() if task in self.state.flights
         }
-
-
-def _message(node: int, task: Task) -> Message:
-    head, body = task.pack()
-    content = RecordDict({RECORD: ConfigRecord({"head": head, "body": body})})
-    return Message(content, dst_node_id=node, message_type=MessageType.TRAIN)

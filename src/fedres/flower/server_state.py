@@ -9,9 +9,9 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from fedres.core.sgd import Linear, Many
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.checks import RefusedError, checked
 from fedres.flower.jury import Jury
-from fedres.flower.members import Member
 from fedres.flower.row_by_row import apply_rows
 from fedres.flower.run_folder import CHECKPOINT, append_log, cut_log
 from fedres.flower.state_files import Arrays, read, write
@@ -32,25 +31,49 @@ IN_FLIGHT = 2  # messages a node: it has the next one at hand when it is done wi
 FARTHEST = 10_000  # how far ahead of the confirmed uploads a client's counter may be
 
 
-@dataclass(frozen=True)
-class TaskUnderWay:
+class TaskUnderWay(NamedTuple):
     """A task under way: to which node, and how many bytes its model has."""
 
     node: int
     size: int
 
 
+@dataclass
+class Member:
+    """What the server knows of a client."""
+
+    confirmed: int = 0  # uploads below this number have come,
+    beyond: list[int] = field(default_factory=list)  # and these
+    applied: int = 0  # uploads used
+    repeated: int = 0  # uploads that came again and changed nothing
+    rows: int = 0  # used
+    loss: float = 0.0  # mean progressive loss of its newest upload, as it says
+    lag: float = 0.0  # rounds from the model that its newest upload was made with to the one it met
+    last_seen: float = 0.0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    refused: dict[str, int] = field(default_factory=dict)  # uploads by reason
+    ignored: bool = False
+    done: bool = False
+    held_back: int = 0  # uploads that the other clients' rows spoke against, see `jury`
+
+    def has(self, number: int) -> bool:
+        """Whether that upload has come."""
+        return number < self.confirmed or number in self.beyond
+
+    def note(self, number: int) -> None:
+        """Remember that an upload has come."""
+        self.beyond.append(number)
+        while self.confirmed in self.beyond:
+            self.beyond.remove(self.confirmed)
+            self.confirmed += 1
+
+
 class ServerState:
     """A server between two messages.
 
-    Parameters
-    ----------
-    settings
-        What the run agrees on; `settings.resume` goes on from the checkpoint in the folder.
-    folder
-        The run's folder.
-    clock
-        Seconds, for what reports show and for the stop after a time.
+    `settings.resume` goes on from the checkpoint in the folder; `clock` gives seconds, for what
+    reports show and for the stop after a time.
     """
 
     def __init__(
@@ -110,17 +133,10 @@ class ServerState:
         return new
 
     def _task(self, node: int, member: Member | None, last: bool) -> tuple[int, Task]:
-        model = GlobalModel(self.version, self.global_.weights, *self.global_.reach)
+        model = GlobalModel(self.version, self.global_.weights, *self.global_.reach).pack(0)
         waiting = tuple(task for task, flight in self.flights.items() if flight.node == node)
-        task = Task(
-            self.session,
-            uuid.uuid4().hex,
-            model.pack(0),
-            member.confirmed if member else 0,
-            tuple(member.beyond) if member else (),
-            waiting,
-            last,
-        )
+        have, also = (member.confirmed, tuple(member.beyond)) if member else (0, ())
+        task = Task(self.session, uuid.uuid4().hex, model, have, also, waiting, last)
         self.flights[task.task] = TaskUnderWay(node, len(task.model))
         return node, task
 
@@ -183,7 +199,9 @@ class ServerState:
         member.lag = (self.version - upload.version) / alive
         self.version += 1
         self.rounds += 1 / alive
-        self._keep()
+        if self.settings.rule.looks_back:
+            self._old[self.version] = self.global_.weights.copy()
+            self._old.pop(self.version - self.settings.history - 1, None)
         self._watch(sent.loss)
         self._news.append(
             {
@@ -212,12 +230,6 @@ class ServerState:
         share = self._jury.apply(model, client, lambda: self._learn(terms, side, flight))
         self._jury.hear(client, upload)
         member.held_back += share < 1
-
-    def _keep(self) -> None:
-        """Old models, for the alignments that look back."""
-        if self.settings.rule.looks_back:
-            self._old[self.version] = self.global_.weights.copy()
-            self._old.pop(self.version - self.settings.history - 1, None)
 
     def _refuse(self, member: Member, reason: str) -> None:
         member.refused[reason] = member.refused.get(reason, 0) + 1
@@ -259,10 +271,7 @@ class ServerState:
         self._news = []
         facts = {
             "reason": self.reason if self._finished else "",
-            "session": self.session,
-            "version": self.version,
-            "rounds": self.rounds,
-            "seconds": self.seconds,
+            **{name: getattr(self, name) for name in ("session", "version", "rounds", "seconds")},
             "range": list(self.global_.reach),
             "best": [self.best, self.best_round],
             "strangers": dict(self.strangers),

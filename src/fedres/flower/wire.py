@@ -5,7 +5,7 @@ Client to server, a `Reply`: the uploads of this task, and earlier ones whose re
 """
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 LONGEST_HEAD = 100_000
@@ -16,21 +16,6 @@ LONGEST_NAME = 100
 class Task:
     """One message to a client.
 
-    Attributes
-    ----------
-    session
-        Which training this is; a client begins afresh in a new one.
-    task
-        Unique to this message: delivered twice, it is answered twice with the same reply.
-    model
-        A packed `GlobalModel`.
-    have, also
-        The server has safely the client's uploads below number `have`, and those in `also`.
-    waiting
-        Tasks of the same node that the server still waits for: their uploads are not lost.
-    last
-        Whether to work on no more rows, only to keep the model.
-
     Examples
     --------
     >>> task = Task("s", "t", b"model", have=2)
@@ -38,13 +23,13 @@ class Task:
     True
     """
 
-    session: str
-    task: str
-    model: bytes
-    have: int = 0
-    also: tuple[int, ...] = ()
-    waiting: tuple[str, ...] = ()
-    last: bool = False
+    session: str  # which training this is; a client begins afresh in a new one
+    task: str  # unique to it: delivered twice, it is answered twice with the same reply
+    model: bytes  # a packed `GlobalModel`
+    have: int = 0  # the server has safely the client's uploads below this number,
+    also: tuple[int, ...] = ()  # and these
+    waiting: tuple[str, ...] = ()  # tasks of the same node still under way: nothing of them is lost
+    last: bool = False  # whether to work on no more rows, only to keep the model
 
     def pack(self) -> tuple[str, bytes]:
         """Head and body."""
@@ -72,18 +57,6 @@ class Sent:
 class Reply:
     """One message from a client.
 
-    Attributes
-    ----------
-    client
-        The name a client has for itself; nodes may come back under new ids.
-    sent
-        Uploads, in the order they were made.
-    done
-        Whether the client has no more rows.
-    error
-        The kind of error that kept the client from working. What it says stays with the client:
-        it may quote data.
-
     Examples
     --------
     >>> reply = Reply("clinic-3", (Sent(0, 0.5, b"abc"), Sent(1, 0.25, b"de")))
@@ -95,10 +68,10 @@ class Reply:
     ValueError: the head of a reply is broken
     """
 
-    client: str
-    sent: tuple[Sent, ...] = field(default=())
-    done: bool = False
-    error: str = ""
+    client: str  # the name it has for itself; nodes may come back under new ids
+    sent: tuple[Sent, ...] = ()  # in the order they were made
+    done: bool = False  # whether the client has no more rows
+    error: str = ""  # its kind, where one kept the client from working; its words may quote data
 
     def pack(self) -> tuple[str, bytes]:
         """Head and body."""
@@ -114,19 +87,16 @@ class Reply:
                 raise ValueError
             values = json.loads(head)
             client, done, error = values["client"], values["done"], values["error"]
-            if not (isinstance(client, str) and client.isprintable()):
-                raise ValueError
-            if not 1 <= len(client) <= LONGEST_NAME or not isinstance(done, bool):
-                raise ValueError
-            if not isinstance(error, str) or (error and not error.isidentifier()):
-                raise ValueError
+            fine = isinstance(client, str) and client.isprintable() and isinstance(done, bool)
+            fine &= 1 <= len(client) <= LONGEST_NAME
+            fine &= isinstance(error, str) and (not error or error.isidentifier())
             sent, at = [], 0
             for number, loss, size in values["sent"]:
                 if type(number) is not int or type(size) is not int or size < 1 or number < 0:
                     raise ValueError
                 sent.append(Sent(number, float(loss), body[at : at + size]))
                 at += size
-            if at != len(body):
+            if not fine or at != len(body):
                 raise ValueError
         except (ValueError, TypeError, KeyError, RecursionError):
             raise ValueError("the head of a reply is broken") from None

@@ -2,8 +2,8 @@
 
 from fedres.learners.learner_client import LearnerClient
 from fedres.learners.linear_learner import LinearLearner
+from fedres.learners.local_learner import LocalLearner
 from fedres.learners.play import Played, play
-from fedres.learners.protocol import LocalLearner
 from fedres.learners.river_learner import RiverLearner
 from fedres.learners.sklearn_learner import SklearnLearner
 from fedres.learners.vowpal_learner import VowpalLearner

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from fedres.core.primitives import Models
 from fedres.core.sgd import Message, Play, Terms, bounds, deliver, evaluate, learn
 from fedres.core.types import F32, I64, Matrix
-from fedres.learners.protocol import LocalLearner
+from fedres.learners.local_learner import LocalLearner
 
 
 class Foreign(NamedTuple):

@@ -15,7 +15,7 @@ from fedres.core.rule import Rule
 from fedres.core.types import F32, Matrix
 from fedres.core.views import as_matrix
 from fedres.learners.foreign_side import Foreign
-from fedres.learners.protocol import LocalLearner
+from fedres.learners.local_learner import LocalLearner
 
 
 class LearnerClient(parties.Client):

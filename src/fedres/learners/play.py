@@ -11,14 +11,16 @@ from fedres.core.delays import Delay, as_delay
 from fedres.core.parties import Server
 from fedres.core.rule import Rule
 from fedres.core.schedule import plan
-from fedres.core.sgd import Linear, Play, new_flight, new_models
+from fedres.core.sgd import Play, new_flight, new_models
 from fedres.core.types import F32
 from fedres.core.views import client_rows
 from fedres.learners.foreign_side import Foreign
 from fedres.learners.learner_client import LearnerClient, check_learner
-from fedres.learners.protocol import LocalLearner
+from fedres.learners.local_learner import LocalLearner
 from fedres.simulation.dealing import new_deck
 from fedres.simulation.federation import Federation
+from fedres.simulation.settings import at_least_1
+from fedres.simulation.sgd_sides import linear_side
 
 
 @dataclass(frozen=True)
@@ -108,12 +110,8 @@ def play(
     total = rounds or turns * rule.batch
     deck = new_deck(rows.y, rows.row_start, turns, total, cycle=rounds is not None)
     server = Server(rule, federation.width_global)
-    global_ = Linear(
-        rows.x_global,
-        new_models(rows.x_global.width[:1], rule.constant, rule.reach, layout.times.history),
-        np.float32(rule.step.eta),
-        np.zeros(federation.width_global + 1, np.float32),
-    )
+    x = rows.x_global
+    global_ = linear_side(x, x.width[:1], rule, rule.step.eta, layout.times.history)
     local = Foreign(
         [learners[name] for name in ids],
         list(ids),
@@ -139,8 +137,7 @@ def play(
 def _check(
     federation: Federation, learners: Mapping[Any, LocalLearner], rounds: int | None
 ) -> None:
-    if rounds is not None and rounds < 1:
-        raise ValueError(f"rounds must be at least 1, not {rounds}")
+    at_least_1(rounds=1 if rounds is None else rounds)
     if unknown := set(learners) - set(federation.clients):
         raise ValueError(f"learners names client {unknown.pop()!r}, who is not there")
     owner: dict[int, Any] = {}

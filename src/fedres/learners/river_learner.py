@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from fedres.core.types import F32, Matrix
-from fedres.learners.protocol import entries
+from fedres.learners.local_learner import entries
 
 
 class RiverLearner:
@@ -52,10 +52,8 @@ class RiverLearner:
             self.regressor.learn_one(features, target)
 
     def _features(self, x: Matrix) -> Iterator[dict[Any, float]]:
-        if self.names is None:
-            yield from (dict(zip(*row, strict=True)) for row in entries(x))
-            return
-        if x.shape[1] != len(self.names):
-            raise ValueError(f"rows have {x.shape[1]} features, {len(self.names)} names were given")
+        names = range(x.shape[1]) if self.names is None else self.names
+        if x.shape[1] != len(names):
+            raise ValueError(f"rows have {x.shape[1]} features, {len(names)} names were given")
         for columns, values in entries(x):
-            yield {self.names[j]: value for j, value in zip(columns, values, strict=True)}
+            yield {names[j]: value for j, value in zip(columns, values, strict=True)}

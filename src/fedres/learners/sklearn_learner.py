@@ -3,7 +3,6 @@
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import sparse
 
 from fedres.core.types import F32, Matrix
@@ -46,15 +45,14 @@ class SklearnLearner:
     def __repr__(self) -> str:
         return f"SklearnLearner({type(self.regressor).__name__})"
 
-    def predict(self, x: Matrix) -> ArrayLike:
+    def predict(self, x: Matrix) -> Any:
         """What the regressor says of every row; zeros before it was fitted."""
         from sklearn.exceptions import NotFittedError
 
         try:
-            said: ArrayLike = self.regressor.predict(_narrow(x))
+            return self.regressor.predict(_narrow(x))
         except NotFittedError:
-            said = np.zeros(x.shape[0], np.float32)
-        return said
+            return np.zeros(x.shape[0], np.float32)
 
     def learn(self, x: Matrix, y: F32, offset: F32) -> None:
         """Fit `y - offset`, all rows at once."""

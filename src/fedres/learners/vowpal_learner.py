@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from fedres.core.types import F32, Matrix
-from fedres.learners.protocol import entries
+from fedres.learners.local_learner import entries
 
 
 class VowpalLearner:

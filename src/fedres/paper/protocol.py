@@ -8,6 +8,7 @@ the adaptive step.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Literal
 
 from fedres.core.sgd import Alignment
@@ -61,25 +62,17 @@ SCHEMES = {
         Scheme("erm", "FedRes.ERM", "fedres-erm", "arrival", "adaptive"),
     )
 }
-
-
 EVERYWHERE = ("independent", "central", "aligned", "arrival")
+ADAPTIVE = ("independent", "central", "arrival")
 
 
 @dataclass(frozen=True)
 class StepSizes:
-    """Tuned constants of one data set.
+    """Tuned constants of one data set."""
 
-    Attributes
-    ----------
-    adaptive
-        eta a method.
-    aligned
-        Per number of clients, the constants of Theorem 2's step sizes (see `theorem_2`): two of
-        the server's eta, then two of the clients' eta_i.
-    """
-
-    adaptive: Mapping[str, float]
+    adaptive: Mapping[str, float]  # eta a method
+    # Per number of clients, the constants of Theorem 2's step sizes (see `theorem_2`): two of the
+    # server's eta, then two of the clients' eta_i.
     aligned: Mapping[int, tuple[float, float, float, float]]
 
     def etas(self, scheme: str, clients: int, delay: int) -> tuple[float, float | None]:
@@ -127,50 +120,37 @@ def cases(
     `many` stands for P = 50 where a set cannot supply that many clients.
     """
 
-    def run(scheme: str, clients: int, delay: int = 0, **changes: Any) -> Iterable[Any]:
-        s = SCHEMES[scheme]
-        eta, local_eta = sizes.etas(scheme, clients, delay)
-        settings = {"eta": eta, "local_eta": local_eta} | changes
-        for seed in range(seeds):
-            case = Case(data, clients, seed, s.method, delay, s.alignment, s.step, **settings)
+    def runs(
+        schemes: Iterable[str], clients: Iterable[int], delays: Iterable[int] = (0,), **changes: Any
+    ) -> Iterator[tuple[dict[str, Any], Case]]:
+        for p, delay, scheme, seed in product(clients, delays, schemes, range(seeds)):
+            s, (eta, local_eta) = SCHEMES[scheme], sizes.etas(scheme, p, delay)
+            settings = {"eta": eta, "local_eta": local_eta} | changes
+            case = Case(data, p, seed, s.method, delay, s.alignment, s.step, **settings)
             yield {"figure": figure, "scheme": scheme}, case
 
-    few = min(FEW, many)
+    both = dict.fromkeys((many, min(FEW, many)))
     grid = [p for p in CLIENTS if p in sizes.aligned]
     if figure == "overall":
-        for clients in dict.fromkeys((many, few)):
-            for scheme in EVERYWHERE:
-                yield from run(scheme, clients)
+        yield from runs(EVERYWHERE, both)
     elif figure == "clients":
-        for clients in grid:
-            for scheme in EVERYWHERE:
-                yield from run(scheme, clients)
+        yield from runs(EVERYWHERE, grid)
     elif figure == "delay":
-        for delay in DELAYS:
-            for scheme in EVERYWHERE:
-                yield from run(scheme, many, delay)
+        yield from runs(EVERYWHERE, [many], DELAYS)
     elif figure == "clients-delay":
-        for clients in grid:
-            for delay in (20, 80):
-                for scheme in EVERYWHERE:
-                    yield from run(scheme, clients, delay)
+        yield from runs(EVERYWHERE, grid, (20, 80))
     elif figure == "bits":
-        yield from run("central", many, 20)
+        yield from runs(["central"], [many], [20])
         for bits in BITS:
-            yield from run("arrival", many, 20, residual_bits=bits)
+            yield from runs(["arrival"], [many], [20], residual_bits=bits)
     elif figure == "bytes":
         for batch in BATCHES:
-            yield from run("central", many, 20, batch=batch)
-            yield from run("arrival", many, 20, batch=batch)
-            yield from run("arrival-2", many, 20, batch=batch, residual_bits=2)
+            yield from runs(["central", "arrival"], [many], [20], batch=batch)
+            yield from runs(["arrival-2"], [many], [20], batch=batch, residual_bits=2)
         if dataset(data).x.shape[1] <= ERM_WIDEST:
             for batch in ERM_BATCHES:
-                yield from run("erm", many, 20, batch=batch, ridge=ERM_RIDGE)
+                yield from runs(["erm"], [many], [20], batch=batch, ridge=ERM_RIDGE)
     elif figure == "local-all":
-        for clients in dict.fromkeys((many, few)):
-            for scheme in ("independent", "central", "arrival"):
-                yield from run(scheme, clients, local="all")
+        yield from runs(ADAPTIVE, both, local="all")
     elif figure == "vw-default":
-        for clients in dict.fromkeys((many, few)):
-            for scheme in ("independent", "central", "arrival"):
-                yield from run(scheme, clients, eta=VW_DEFAULT_ETA)
+        yield from runs(ADAPTIVE, both, eta=VW_DEFAULT_ETA)

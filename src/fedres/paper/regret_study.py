@@ -63,9 +63,7 @@ def synthetic(clients: int, rounds: int, seed: int) -> Federation:
     rng = np.random.default_rng([seed, clients, rounds])
 
     def ball(n: int) -> F64:
-        direction = rng.normal(size=(n, WIDTH))
-        direction /= np.linalg.norm(direction, axis=1, keepdims=True)
-        return np.asarray(direction * rng.random((n, 1)) ** (1 / WIDTH))
+        return np.asarray(_unit(rng, n) * rng.random((n, 1)) ** (1 / WIDTH))
 
     shared, own = NORM_GLOBAL * _unit(rng, 1)[0], NORM_LOCAL * _unit(rng, clients)
     owner = np.repeat(np.arange(clients), rounds)

@@ -6,11 +6,12 @@ first without delay, the second at a delay of 80. All schemes are tuned alike: n
 """
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedres.paper.protocol import CLIENTS, SCHEMES, StepSizes
+from fedres.paper.protocol import ADAPTIVE, CLIENTS, SCHEMES, StepSizes
 from fedres.simulation.settings import SGD_METHODS
 from fedres.simulation.sweep import Case, dataset
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TUNING_SEEDS = range(10_000, 10_005)
-ADAPTIVE = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+ETAS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 FIRST = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # eta in units of 1 / (P * mean ||x||^2)
 SHRINK = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003)  # of the first constant, at a delay of 80
 RATIO = (0.0, 0.5, 1.0)  # eta_i / eta = P to this power
@@ -27,27 +28,14 @@ Run = Callable[[Sequence[Case], str], "pd.DataFrame"]
 
 
 def tune(data: Sequence[str], many: dict[str, int], grid: bool, run: Run) -> dict[str, StepSizes]:
-    """Choose all step sizes.
+    """Choose all step sizes, for the few and the `many` clients or for a grid of numbers.
 
-    Parameters
-    ----------
-    data
-        Names of data sets.
-    many
-        Per set, the number of clients that stands for P = 50.
-    grid
-        Whether all numbers of clients of the figures are needed, or only the few and the many.
-    run
-        Runs cases and returns their table.
+    `many` stands for P = 50 in a set that cannot supply so many clients.
     """
-    adaptive = ("independent", "central", "arrival")
     table = run(
         [
             _case(name, many[name], seed, scheme, 0, eta)
-            for name in data
-            for scheme in adaptive
-            for eta in ADAPTIVE
-            for seed in TUNING_SEEDS
+            for name, scheme, eta, seed in product(data, ADAPTIVE, ETAS, TUNING_SEEDS)
         ],
         "tuning adaptive steps",
     )
@@ -64,9 +52,7 @@ def tune(data: Sequence[str], many: dict[str, int], grid: bool, run: Run) -> dic
     def aligned(name: str, p: int, delay: int, etas: Sequence[float]) -> list[Case]:
         return [
             _case(name, p, seed, "aligned", delay, eta, eta * p**power)
-            for eta in etas
-            for power in RATIO
-            for seed in TUNING_SEEDS
+            for eta, power, seed in product(etas, RATIO, TUNING_SEEDS)
         ]
 
     pairs = [(name, p) for name in data for p in wanted[name]]

@@ -7,10 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedres.bandits.study import Outcome, Study
+from fedres.bandits.study import Study
 from fedres.core.types import F64
 from fedres.report.names import COLOURS, NAMES
-from fedres.report.plots import styled
+from fedres.report.plots import draw_band, styled
 from fedres.simulation.intervals import band, interval
 from fedres.simulation.settings import SGD_METHODS, Method
 
@@ -22,8 +22,10 @@ def bandit_figures(result: Study) -> dict[str, Figure]:
     """All figures, by name."""
     return {
         "final": _final(result),
-        "reward": _reward(result),
-        "regret": _regret(result),
+        "reward": _over_rounds(result, "reward", "Average reward over rounds"),
+        "regret": _over_rounds(
+            result, "regret", "Average regret against the best pair of models", " (reward)"
+        ),
         "points": _points(result),
     }
 
@@ -43,42 +45,28 @@ def _final(result: Study) -> Figure:
     axes.set_xticks(range(len(result.policies)), list(result.policies))
     axes.set_xlim(-0.5, len(result.policies) - 0.4)
     axes.grid(axis="x", visible=False)
-    axes.set_ylabel("average reward of a decision")
-    axes.set_title(f"Reward of all {result.rounds:,} rounds: mean with 95% interval, a dot a seed")
+    title = f"Reward of all {result.rounds:,} rounds: mean with 95% interval, a dot a seed"
+    axes.set(ylabel="average reward of a decision", title=title)
     _legend(figure)
     return figure
 
 
-def _reward(result: Study) -> Figure:
-    """Average reward over rounds, a panel a policy."""
-    figure, (row,) = _panels(result, "Average reward over rounds", 1)
+def _over_rounds(result: Study, what: str, title: str, unit: str = "") -> Figure:
+    """An average so far, a panel a policy; regret where models can be right, with guides."""
+    guided = what == "regret" and result.realizable
+    figure, (row,) = _panels(result, title, 1)
     for axes, policy in zip(row, result.policies, strict=True):
         for method in SGD_METHODS:
-            _band(axes, result.checkpoints, result.outcomes[policy, method].rewards, method)
-        axes.set_xscale("log")
-        axes.set_xlabel("round (decisions of each client)")
-        axes.set_title(policy)
-    row[0].set_ylabel("average reward so far")
-    return figure
-
-
-def _regret(result: Study) -> Figure:
-    """Average regret over rounds, a panel a policy; where models can be right, with guides."""
-    figure, (row,) = _panels(result, "Average regret against the best pair of models", 1)
-    for axes, policy in zip(row, result.policies, strict=True):
-        for method in SGD_METHODS:
-            fit = result.exponent(policy, method) if result.realizable else None
+            fit = result.exponent(policy, method) if guided else None
             label = f"T^({fit:.2f})" if fit and not np.isnan(fit.mean) else None
-            regrets = result.outcomes[policy, method].regrets
-            _band(axes, result.checkpoints, regrets, method, label)
-        axes.set_xscale("log")
-        axes.set_xlabel("round (decisions of each client)")
-        axes.set_title(policy)
-        if result.realizable:
+            found = getattr(result.outcomes[policy, method], f"{what}s")
+            _band(axes, result.checkpoints, found, method, label)
+        axes.set(xscale="log", xlabel="round (decisions of each client)", title=policy)
+        if guided:
             axes.set_yscale("log")
             _guides(axes, result, policy)
             axes.legend(fontsize=7.5, loc="lower left")
-    row[0].set_ylabel("average regret so far (reward)")
+    row[0].set_ylabel(f"average {what} so far{unit}")
     return figure
 
 
@@ -99,16 +87,15 @@ def _points(result: Study) -> Figure:
     for column, policy in enumerate(result.policies):
         clients, delay = grid[0][column], grid[1][column]
         for method in SGD_METHODS:
-            found: Outcome = result.outcomes[policy, method]
+            found = result.outcomes[policy, method]
             _band(clients, result.points_clients, found.by_clients, method, marked=True)
             _band(delay, result.points_delay, found.by_delay, method, marked=True)
         clients.set_xscale("log")
         clients.set_xticks(result.points_clients, [str(p) for p in result.points_clients])
         clients.minorticks_off()
-        clients.set_xlabel("number of clients")
-        clients.set_title(f"{policy}, round-trip delay {result.delay}")
-        delay.set_xlabel("round-trip delay of messages (rounds)")
-        delay.set_title(f"{policy}, {result.clients} clients")
+        clients.set(xlabel="number of clients", title=f"{policy}, round-trip delay {result.delay}")
+        delay.set(xlabel="round-trip delay of messages (rounds)")
+        delay.set(title=f"{policy}, {result.clients} clients")
     for row in grid:
         row[0].set_ylabel("average regret (reward)")
     return figure
@@ -138,8 +125,7 @@ def _band(
 ) -> None:
     mean, half = band(values)
     marker = MARKERS[method] if marked else None
-    axes.plot(x, mean, color=COLOURS[method], lw=1.7, marker=marker, ms=4, label=label)
-    axes.fill_between(x, mean - half, mean + half, color=COLOURS[method], alpha=0.2, lw=0)
+    draw_band(axes, x, mean, half, COLOURS[method], lw=1.7, marker=marker, ms=4, label=label)
 
 
 def _legend(figure: Figure) -> None:

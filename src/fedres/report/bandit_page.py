@@ -1,11 +1,10 @@
 """A bandit study as a page, and as a table in the terminal; and what a log says of policies."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from markupsafe import Markup
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -14,8 +13,8 @@ from fedres.bandits.estimates import Evaluation
 from fedres.bandits.study import ETAS, LOCAL_ETAS, TUNING_SEEDS, Study
 from fedres.report.bandit_figures import bandit_figures
 from fedres.report.names import NAMES
-from fedres.report.page import render
-from fedres.report.plots import to_svg
+from fedres.report.page import write_page
+from fedres.report.terminal_table import terminal_table
 from fedres.simulation.intervals import interval
 from fedres.simulation.settings import Method
 
@@ -24,16 +23,16 @@ COLUMNS = ("policy", "method", "reward", "FedRes gains", "regret")
 
 def write_study(result: Study, path: Path) -> None:
     """Write a study as a page that opens offline."""
-    page = render(
+    write_page(
+        path,
         "bandit.html",
+        bandit_figures(result).values(),
         result=result,
         columns=[*COLUMNS, *(["regret falls as T^"] if result.realizable else [])],
         rows=_rows(result),
-        figures=[Markup(to_svg(figure)) for figure in bandit_figures(result).values()],
         grid={"etas": ETAS, "local": LOCAL_ETAS, "seeds": TUNING_SEEDS},
         permuted=PERMUTED,
     )
-    path.write_text(page, encoding="utf-8")
 
 
 def print_study(result: Study) -> None:
@@ -42,20 +41,18 @@ def print_study(result: Study) -> None:
         f"{result.data}: {result.clients} clients, {result.rounds} rounds, round-trip delay "
         f"{result.delay}, reward delay {result.reward_delay}, {result.seeds} seeds"
     )
-    console = Console()
-    rows = [row[: len(COLUMNS)] for row in _rows(result)]
-    console.print(_table(title, COLUMNS, rows))
-    console.print(result.verdict(), highlight=False)
+    console = Console(highlight=False)
+    console.print(_table(title, COLUMNS, _rows(result)))
+    console.print(result.verdict())
     if result.realizable:
         fit = result.exponent(result.best_policy(), "fedres")
         if not np.isnan(fit.mean):
             fall = f"Its average regret falls as T^({fit:.2f}) at the end."
-            console.print(fall, highlight=False)
+            console.print(fall)
     console.print(
         "Averages of all decisions, with 95% intervals over seeds; gains of FedRes are paired by "
         "seed. Regret is against the best pair of models.",
         style="dim",
-        highlight=False,
     )
 
 
@@ -71,19 +68,17 @@ def print_evaluations(log: Path, found: dict[tuple[str, Method], Evaluation]) ->
         ]
         for (policy, method), result in found.items()
     ]
-    console = Console()
+    console = Console(highlight=False)
     columns = ("policy", "method", "IPS", "SNIPS", "doubly robust", "events")
     console.print(_table("What each policy would have earned, estimated", columns, rows))
     unknown = f" ({first.left_out:,} more have no known reward)" if first.left_out else ""
     console.print(
         f"In {log} its own policy earned {first.logged} in {first.events:,} decisions{unknown}.",
-        highlight=False,
     )
     console.print(
         "95% intervals over decisions. Policies learn while the log is replayed. Events: how "
         "many decisions of its own the log is worth to a policy; distrust estimates from few.",
         style="dim",
-        highlight=False,
     )
 
 
@@ -106,11 +101,7 @@ def _rows(result: Study) -> list[list[str]]:
 
 
 def _table(title: str, columns: Sequence[str], rows: list[list[str]]) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for column in columns:
-        words = column in ("policy", "method")
-        table.add_column(column, justify="left" if words else "right", no_wrap=True)
-    for before, row in zip([None, *rows], rows, strict=False):
-        again = before is not None and before[0] == row[0]
-        table.add_row("" if again else row[0], *row[1:])
-    return table
+    """The first columns of rows; a policy is named only where it begins."""
+    named = [row[0] if before[0] != row[0] else "" for before, row in pairwise([[""], *rows])]
+    shown = [[name, *row[1 : len(columns)]] for name, row in zip(named, rows, strict=True)]
+    return terminal_table(columns, shown, ("policy", "method"), title=title, close=True)

@@ -1,63 +1,62 @@
 """Results as a table in the terminal."""
 
-from rich import box
 from rich.console import Console
 from rich.filesize import decimal
-from rich.table import Table
 
-from fedres.paper.reproduce import Reproduction
+from fedres.paper.reproduction import Reproduction
 from fedres.report.names import NAMES
+from fedres.report.terminal_table import terminal_table
 from fedres.simulation.comparison import SimulatedComparison
-from fedres.simulation.intervals import interval
 
 
 def print_comparison(result: SimulatedComparison) -> None:
     """Print a comparison and its verdict."""
-    table = Table(
+    table = terminal_table(
+        ("method", "accuracy", "loss", "sent up", "sent down", "seconds"),
+        comparison_rows(result),
+        ("method",),
         title=f"{result.data}: {result.clients} clients, {result.rounds} rounds, round-trip delay "
         f"{result.delay}, {result.seeds} seeds",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
     )
-    table.add_column("method")
-    for column in ("accuracy", "loss", "sent up", "sent down", "seconds"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for method, outcome in result.outcomes.items():
-        table.add_row(
-            NAMES[method],
-            str(interval(outcome.accuracy)),
-            str(interval(outcome.loss)),
-            decimal(outcome.bytes_up),
-            decimal(outcome.bytes_down),
-            f"{outcome.seconds:.3f}",
-        )
-    console = Console()
+    console = Console(highlight=False)
     console.print(table)
-    console.print(result.verdict(), highlight=False)
+    console.print(result.verdict())
     console.print(
         "Test accuracy and progressive loss with 95% intervals over seeds; bytes of one run, "
         "seconds of all.",
         style="dim",
-        highlight=False,
     )
+
+
+def comparison_rows(result: SimulatedComparison) -> list[list[str]]:
+    """What each method reached, and what it cost."""
+    return [
+        [
+            NAMES[method],
+            str(result.score(method, "accuracy")),
+            str(result.score(method, "loss")),
+            decimal(outcome.bytes_up),
+            decimal(outcome.bytes_down),
+            f"{outcome.seconds:.3f}",
+        ]
+        for method, outcome in result.outcomes.items()
+    ]
 
 
 def print_claims(result: Reproduction) -> None:
     """Print the verdict on every claim, for both forms of FedRes."""
-    table = Table(title="Claims of the paper", title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("section", no_wrap=True)
-    table.add_column("claim")
-    for form in result.claims:
-        table.add_column(form, no_wrap=True)
-    for claims in zip(*result.claims.values(), strict=True):
-        table.add_row(
-            claims[0].section, claims[0].statement, *(_coloured(claim.verdict) for claim in claims)
-        )
-    console = Console()
-    if table.row_count:
+    rows = [
+        (claims[0].section, claims[0].statement, *(_coloured(claim.verdict) for claim in claims))
+        for claims in zip(*result.claims.values(), strict=True)
+    ]
+    console = Console(highlight=False)
+    if rows:
+        columns = ("section", "claim", *result.claims)
+        table = terminal_table(columns, rows, columns, title="Claims of the paper")
+        table.columns[1].no_wrap = False
         console.print(table)
     if result.data:
-        console.print(f"{result.cost}.", highlight=False)
+        console.print(f"{result.cost}.")
 
 
 def _coloured(verdict: str) -> str:

@@ -6,32 +6,19 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.filesize import decimal
 
-from fedres.report.page import render
-from fedres.report.plots import one_panel, styled, to_svg
+from fedres.report.page import write_page
+from fedres.report.plots import one_panel, styled
 
 Facts = Mapping[str, Any]
 Line = Mapping[str, Any]
 
 
 def write_run(facts: Facts, lines: Sequence[Line], settings: Facts, path: Path) -> None:
-    """Write a run as a page.
-
-    Parameters
-    ----------
-    facts
-        What the server knew at the end.
-    lines
-        An upload that was applied each, in that order.
-    settings
-        What the run agreed on.
-    path
-        Where to.
-    """
+    """Write a run as a page: what the server knew at its end, and every upload it applied."""
     members = dict(sorted(facts["members"].items()))
     clients = [
         {
@@ -39,7 +26,7 @@ def write_run(facts: Facts, lines: Sequence[Line], settings: Facts, path: Path) 
             "uploads": f"{member['applied']:,}",
             "rows": f"{member['rows']:,}",
             "loss": f"{member['loss']:.4f}",
-            "late": f"{_late(lines, name):.1f}",
+            "late": f"{np.mean(_of(lines, name, 'lag') or 0):.1f}",
             "repeated": member["repeated"],
             "held_back": member["held_back"],
             "refused": sum(member["refused"].values()),
@@ -60,8 +47,10 @@ def write_run(facts: Facts, lines: Sequence[Line], settings: Facts, path: Path) 
         bytes_plot(members),
         arrivals_plot(lines, list(members)),
     ]
-    page = render(
+    write_page(
+        path,
         "flower.html",
+        plots,
         facts=facts,
         rows=sum(line["rows"] for line in lines),
         up=decimal(sum(member["bytes_up"] for member in members.values())),
@@ -69,9 +58,7 @@ def write_run(facts: Facts, lines: Sequence[Line], settings: Facts, path: Path) 
         clients=clients,
         refused=refused,
         settings=settings,
-        figures=[Markup(to_svg(plot)) for plot in plots],
     )
-    path.write_text(page, encoding="utf-8")
 
 
 @styled
@@ -79,13 +66,11 @@ def loss_plot(lines: Sequence[Line], clients: Sequence[str]) -> Figure:
     """Progressive loss of every upload over time."""
     figure, axes = one_panel()
     for name, colour in zip(clients, _colours(len(clients)), strict=True):
-        own = [line for line in lines if line["client"] == name]
-        at = [line["seconds"] for line in own]
-        axes.plot(at, [line["loss"] for line in own], "o-", ms=3, lw=0.8, color=colour, label=name)
+        at, losses = _of(lines, name, "seconds"), _of(lines, name, "loss")
+        axes.plot(at, losses, "o-", ms=3, lw=0.8, color=colour, label=name)
     _few_names(axes, clients)
-    axes.set_xlabel("seconds since the run began")
-    axes.set_ylabel("mean loss of an upload's rows")
-    axes.set_title("Progressive loss: each row before it was learned from")
+    axes.set(xlabel="seconds since the run began", ylabel="mean loss of an upload's rows")
+    axes.set(title="Progressive loss: each row before it was learned from")
     return figure
 
 
@@ -93,14 +78,13 @@ def loss_plot(lines: Sequence[Line], clients: Sequence[str]) -> Figure:
 def delay_plot(lines: Sequence[Line], clients: Sequence[str]) -> Figure:
     """How many rounds went by from a model to the upload that was made with it."""
     figure, axes = one_panel()
-    lags = [[line["lag"] for line in lines if line["client"] == name] for name in clients]
+    lags = [_of(lines, name, "lag") for name in clients]
     longest = max((max(own, default=0) for own in lags), default=0)
     bins = np.arange(0, np.ceil(longest) + 1.5, 0.5).tolist()
     axes.hist(lags, bins=bins, stacked=True, color=_colours(len(clients)), label=list(clients))
     _few_names(axes, clients)
-    axes.set_xlabel("round trip (rounds)")
-    axes.set_ylabel("uploads")
-    axes.set_title("Measured delays: a round is an upload from everyone")
+    title = "Measured delays: a round is an upload from everyone"
+    axes.set(xlabel="round trip (rounds)", ylabel="uploads", title=title)
     return figure
 
 
@@ -114,8 +98,7 @@ def bytes_plot(members: Mapping[str, Facts]) -> Figure:
         axes.bar(at + offset, sent, 0.38, color="#2563eb", alpha=alpha, label=side)
     axes.set_xticks(at, list(members) if len(members) <= 12 else [""] * len(members))
     axes.legend()
-    axes.set_ylabel("megabytes")
-    axes.set_title("Sent to the server (up) and to each client (down)")
+    axes.set(ylabel="megabytes", title="Sent to the server (up) and to each client (down)")
     return figure
 
 
@@ -124,18 +107,17 @@ def arrivals_plot(lines: Sequence[Line], clients: Sequence[str]) -> Figure:
     """When each client's uploads came."""
     figure, axes = one_panel()
     for k, (name, colour) in enumerate(zip(clients, _colours(len(clients)), strict=True)):
-        at = [line["seconds"] for line in lines if line["client"] == name]
+        at = _of(lines, name, "seconds")
         axes.plot(at, [k] * len(at), "|", ms=14, color=colour)
     axes.set_yticks(range(len(clients)), clients if len(clients) <= 12 else [""] * len(clients))
     axes.set_ylim(-0.6, len(clients) - 0.4)
-    axes.set_xlabel("seconds since the run began")
-    axes.set_title("When uploads came: nobody is waited for")
+    title = "When uploads came: nobody is waited for"
+    axes.set(xlabel="seconds since the run began", title=title)
     return figure
 
 
-def _late(lines: Sequence[Line], client: str) -> float:
-    own = [line["lag"] for line in lines if line["client"] == client]
-    return float(np.mean(own)) if own else 0.0
+def _of(lines: Sequence[Line], client: str, what: str) -> list[float]:
+    return [line[what] for line in lines if line["client"] == client]
 
 
 def _few_names(axes: Axes, clients: Sequence[str]) -> None:

@@ -38,8 +38,8 @@ def accuracy_plot(result: SimulatedComparison) -> Figure:
         axes.annotate(f"{mean:.3f}", (at, mean), (14, -3), textcoords="offset points")
     axes.set_xticks(range(len(result.outcomes)), [NAMES[method] for method in result.outcomes])
     axes.set_xlim(-0.5, len(result.outcomes) - 0.4)
-    axes.set_ylabel("test accuracy (share of rows)")
-    axes.set_title("Test accuracy: mean with 95% interval, a dot a seed")
+    title = "Test accuracy: mean with 95% interval, a dot a seed"
+    axes.set(ylabel="test accuracy (share of rows)", title=title)
     return figure
 
 
@@ -50,12 +50,10 @@ def loss_plot(result: SimulatedComparison) -> Figure:
     for method, outcome in result.outcomes.items():
         mean, half = band(outcome.curves)
         rounds = np.arange(1, len(mean) + 1)
-        axes.plot(rounds, mean, color=COLOURS[method], label=NAMES[method], lw=1.8)
-        axes.fill_between(rounds, mean - half, mean + half, color=COLOURS[method], alpha=0.2, lw=0)
-    axes.set_xscale("log")
-    axes.set_xlabel("round (samples seen by each client)")
-    axes.set_ylabel("average squared loss so far")
-    axes.set_title("Progressive loss, with 95% bands over seeds")
+        draw_band(axes, rounds, mean, half, COLOURS[method], label=NAMES[method], lw=1.8)
+    axes.set(xscale="log", xlabel="round (samples seen by each client)")
+    axes.set(ylabel="average squared loss so far")
+    axes.set(title="Progressive loss, with 95% bands over seeds")
     axes.legend()
     return figure
 
@@ -71,9 +69,9 @@ def clients_plot(result: SimulatedComparison) -> Figure:
     axes.hist(gains, bins=np.arange(-edge, edge + 1, 2).tolist(), color=COLOURS["fedres"])
     axes.axvline(0, color="black", lw=0.8)
     better, worse = (gains > 0).mean(), (gains < 0).mean()
-    axes.set_xlabel("test accuracy of FedRes less Independent (points)")
-    axes.set_ylabel("clients, all seeds")
-    axes.set_title(f"{better:.0%} of clients gain over Independent, {worse:.0%} lose")
+    axes.set(title=f"{better:.0%} of clients gain over Independent, {worse:.0%} lose")
+    axes.set(xlabel="test accuracy of FedRes less Independent (points)")
+    axes.set(ylabel="clients, all seeds")
     return figure
 
 
@@ -82,16 +80,14 @@ def bytes_plot(result: SimulatedComparison) -> Figure:
     """What each method sends."""
     figure, axes = one_panel()
     at = np.arange(len(result.outcomes))
-    for offset, label, side in ((-0.2, "up", "bytes_up"), (0.2, "down", "bytes_down")):
-        sent = [getattr(outcome, side) / 1e6 for outcome in result.outcomes.values()]
-        colours = [COLOURS[method] for method in result.outcomes]
-        bars = axes.bar(
-            at + offset, sent, 0.38, color=colours, alpha=0.9 if side[6] == "u" else 0.5
-        )
-        axes.bar_label(bars, [label if amount else "" for amount in sent], padding=2)
+    colours = [COLOURS[method] for method in result.outcomes]
+    for offset, side, alpha in ((-0.2, "up", 0.9), (0.2, "down", 0.5)):
+        sent = [getattr(outcome, f"bytes_{side}") / 1e6 for outcome in result.outcomes.values()]
+        bars = axes.bar(at + offset, sent, 0.38, color=colours, alpha=alpha)
+        axes.bar_label(bars, [side if amount else "" for amount in sent], padding=2)
     axes.set_xticks(at, [NAMES[method] for method in result.outcomes])
-    axes.set_ylabel("megabytes in one run")
-    axes.set_title("Sent to the server (up) and to all clients (down)")
+    title = "Sent to the server (up) and to all clients (down)"
+    axes.set(ylabel="megabytes in one run", title=title)
     return figure
 
 
@@ -102,6 +98,14 @@ def to_svg(figure: Figure) -> str:
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]
+
+
+def draw_band(
+    axes: Axes, x: Any, mean: Any, half: Any, colour: str, alpha: float = 0.2, **line: Any
+) -> None:
+    """A line with a band of so much above and below it."""
+    axes.plot(x, mean, color=colour, **line)
+    axes.fill_between(x, mean - half, mean + half, color=colour, alpha=alpha, lw=0)
 
 
 def one_panel() -> tuple[Figure, Axes]:

@@ -1,17 +1,16 @@
 """The figures of a reproduction, and the numbers behind them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fedres.paper.protocol import FIGURES, SCHEMES
-from fedres.paper.reproduce import Reproduction
+from fedres.paper.reproduction import Reproduction
 from fedres.report.names import COLOURS
-from fedres.report.plots import styled
+from fedres.report.plots import draw_band, styled
 from fedres.report.theory_figures import appendix_c_figures, regret_figure
 from fedres.simulation.intervals import interval
 
@@ -26,8 +25,13 @@ LINES: dict[str, dict[str, Any]] = {
     "arrival-2": {"color": "#0d9488", "marker": "v"},
     "erm": {"color": "#15803d", "marker": "P"},
 }
-
-
+AXES = {"clients": "clients", "delay": "delay", "bits": "residual_bits", "bytes": "megabytes"}
+AXIS_LABELS = {
+    "clients": "number of clients",
+    "delay": "round-trip delay (rounds)",
+    "residual_bits": "bits a residual",
+    "megabytes": "megabytes sent in a run, up and down",
+}
 Drawn = tuple[str, str, Figure, "pd.DataFrame"]
 
 
@@ -47,20 +51,15 @@ def _draw(result: Reproduction) -> Iterator[Drawn]:
             yield name, title, *regret_figure(result.synthetic[name])
             continue
         numbers = summarise(result.table[result.table.figure == name])
-        if name in ("overall", "local-all", "vw-default"):
-            yield name, title, _by_set(result, numbers, title), numbers
-        elif name == "clients":
-            yield name, title, _panels(result, numbers, "clients", title), numbers
-        elif name == "delay":
-            yield name, title, _panels(result, numbers, "delay", title), numbers
+        if name in AXES:
+            yield name, title, _panels(result, numbers, AXES[name], title), numbers
         elif name == "clients-delay":
             for delay in (20, 80):
                 part = numbers[numbers.delay == delay]
                 full = f"{title}: round trip of {delay} rounds"
                 yield f"{name}-{delay}", full, _panels(result, part, "clients", full), part
         else:
-            x = "residual_bits" if name == "bits" else "megabytes"
-            yield name, title, _panels(result, numbers, x, title), numbers
+            yield name, title, _by_set(result, numbers, title), numbers
 
 
 def summarise(table: "pd.DataFrame") -> "pd.DataFrame":
@@ -84,35 +83,24 @@ def _by_set(result: Reproduction, numbers: "pd.DataFrame", title: str) -> Figure
     figure = Figure(figsize=(10, 6.6), layout="constrained")
     schemes = [name for name in SCHEMES if name in set(numbers.scheme)]
     for axes, few in zip(figure.subplots(2, 1), (False, True), strict=True):
+        labels, usual = [], 10 if few else 50
         for at, name in enumerate(result.data):
             mine = numbers[numbers.data == name]
-            part = mine[mine.clients == (mine.clients.min() if few else mine.clients.max())]
+            clients = mine.clients.min() if few else mine.clients.max()
+            other = "" if clients == usual else f"\nP = {clients}"
+            labels.append(name + _star(result, name) + other)
             for k, scheme in enumerate(schemes):
-                row = part[part.scheme == scheme]
-                if len(row):
-                    _dot(axes, at + 0.16 * (k - (len(schemes) - 1) / 2), row.iloc[0], scheme)
-        labels = [_label(result, name, numbers, few) for name in result.data]
+                row = mine[(mine.clients == clients) & (mine.scheme == scheme)][:1]
+                x = [at + 0.16 * (k - (len(schemes) - 1) / 2)] * len(row)
+                look = {"fmt": LINES[scheme]["marker"], "color": LINES[scheme]["color"]}
+                axes.errorbar(x, row.accuracy, row.half, capsize=3, ms=5, **look)
         axes.set_xticks(range(len(result.data)), labels)
         axes.set_ylabel("test accuracy")
-        axes.set_title(f"P = {10 if few else 50} clients", loc="left")
+        axes.set_title(f"P = {usual} clients", loc="left")
         axes.grid(axis="x", visible=False)
     _legend(figure, schemes)
     figure.suptitle(f"{title} (95% intervals over {result.seeds} seeds)", fontweight="bold")
     return figure
-
-
-def _dot(axes: Axes, x: float, row: Any, scheme: str) -> None:
-    line = LINES[scheme]
-    axes.errorbar(
-        x, row.accuracy, row.half, fmt=line["marker"], color=line["color"], capsize=3, ms=5
-    )
-
-
-def _label(result: Reproduction, name: str, numbers: "pd.DataFrame", few: bool) -> str:
-    counts = numbers[numbers.data == name].clients
-    clients = counts.min() if few else counts.max()
-    usual = clients == (10 if few else 50)
-    return name + _star(result, name) + ("" if usual else f"\nP = {clients}")
 
 
 def _star(result: Reproduction, name: str) -> str:
@@ -121,12 +109,6 @@ def _star(result: Reproduction, name: str) -> str:
 
 def _panels(result: Reproduction, numbers: "pd.DataFrame", x: str, title: str) -> Figure:
     """A panel a data set, a line with its band a scheme."""
-    draw_x: dict[str, tuple[str, Callable[[Axes], object] | None]] = {
-        "clients": ("number of clients", None),
-        "delay": ("round-trip delay (rounds)", None),
-        "residual_bits": ("bits a residual", _powers),
-        "megabytes": ("megabytes sent in a run, up and down", None),
-    }
     columns = min(4, len(result.data))
     rows = ceil(len(result.data) / columns)
     figure = Figure(figsize=(3.1 * columns + 0.6, 2.7 * rows + 0.9), layout="constrained")
@@ -136,24 +118,15 @@ def _panels(result: Reproduction, numbers: "pd.DataFrame", x: str, title: str) -
         mine = numbers[numbers.data == name]
         for scheme in schemes:
             part = mine[mine.scheme == scheme].sort_values(x)
-            line = LINES[scheme]
             if len(part) == 1 and x == "residual_bits":  # Central sends no residual
                 part = part.loc[part.index.repeat(2)].assign(residual_bits=[1, 32])
-            axes.plot(part[x], part.accuracy, ms=3.5, lw=1.5, **line)
-            axes.fill_between(
-                part[x],
-                part.accuracy - part.half,
-                part.accuracy + part.half,
-                color=line["color"],
-                alpha=0.18,
-                lw=0,
-            )
-        label, adjust = draw_x[x]
-        if adjust is not None:
-            adjust(axes)
-        axes.set_xlabel(label)
+            line = LINES[scheme] | {"ms": 3.5, "lw": 1.5}
+            draw_band(axes, part[x], part.accuracy, part.half, line.pop("color"), 0.18, **line)
+        if x == "residual_bits":
+            axes.set_xscale("log", base=2)
+            axes.set_xticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
         fixed = "" if x == "clients" else f", P = {mine.clients.max()}"
-        axes.set_title(name + _star(result, name) + fixed)
+        axes.set(xlabel=AXIS_LABELS[x], title=name + _star(result, name) + fixed)
         if axes in grid[:, 0]:
             axes.set_ylabel("test accuracy")
     for axes in list(grid.flat)[len(result.data) :]:
@@ -161,11 +134,6 @@ def _panels(result: Reproduction, numbers: "pd.DataFrame", x: str, title: str) -
     _legend(figure, schemes)
     figure.suptitle(f"{title} (95% bands over {result.seeds} seeds)", fontweight="bold")
     return figure
-
-
-def _powers(axes: Axes) -> None:
-    axes.set_xscale("log", base=2)
-    axes.set_xticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
 
 
 def _legend(figure: Figure, schemes: list[str]) -> None:

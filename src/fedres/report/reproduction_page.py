@@ -8,9 +8,9 @@ from typing import Any
 from markupsafe import Markup
 
 from fedres.paper.protocol import CLIENTS, EVERYWHERE, SCHEMES, VW_DEFAULT_ETA
-from fedres.paper.reproduce import Reproduction
+from fedres.paper.reproduction import Reproduction
 from fedres.paper.tuning import TUNING_SEEDS
-from fedres.report.page import render
+from fedres.report.page import write_page
 from fedres.report.plots import styled, to_svg
 from fedres.report.reproduction_figures import draw
 from fedres.simulation.intervals import Interval, interval
@@ -21,22 +21,25 @@ def write_reproduction(result: Reproduction, folder: Path) -> Path:
     """Write everything into a folder and return the page's path."""
     pictures = folder / "figures"
     pictures.mkdir(parents=True, exist_ok=True)
-    figures = []
-    for name, title, figure, numbers in draw(result):
+    drawings = []
+    for name, _, figure, numbers in draw(result):
         figure.savefig(pictures / f"{name}.png", dpi=110)
         svg = to_svg(figure)
         (pictures / f"{name}.svg").write_text(svg, encoding="utf-8")
         numbers.to_csv(pictures / f"{name}.csv", index=False, float_format="%.6g")
-        figures.append({"name": name, "title": title, "svg": Markup(svg)})
+        drawings.append({"name": name, "svg": Markup(svg)})
     (folder / "claims.json").write_text(json.dumps(claims_as_dicts(result), indent=2) + "\n")
 
-    page = render(
+    path = folder / "report.html"
+    write_page(
+        path,
         "reproduction.html",
+        (),
         result=result,
         rows=list(_summary(result)),
         schemes=SCHEMES,
         columns=EVERYWHERE,
-        figures=figures,
+        drawings=drawings,
         forms={form: SCHEMES[form].label for form in result.claims},
         counts={form: _count(result, form) for form in result.claims},
         redraws=_redraws(result),
@@ -46,8 +49,6 @@ def write_reproduction(result: Reproduction, folder: Path) -> Path:
             "vw_eta": VW_DEFAULT_ETA,
         },
     )
-    path = folder / "report.html"
-    path.write_text(page, encoding="utf-8")
     return path
 
 
@@ -84,8 +85,6 @@ def _redraws(result: Reproduction) -> dict[str, str]:
     if result.table.empty:
         return {}
     once = result.table.drop_duplicates(["data", "clients", "seed", "local"])
-    found = {}
-    for name, part in once.groupby("data", sort=False):
-        if part.redraws.sum():
-            found[str(name)] = f"{int(part.redraws.sum())} times for {len(part)} federations"
-    return found
+    found = once.groupby("data", sort=False).redraws.agg(["sum", "size"]).astype(int)
+    found = found[found["sum"] > 0]
+    return {name: f"{sum_} times for {size} federations" for name, sum_, size in found.itertuples()}

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from fedres.paper.regret_study import amortised, slope
 from fedres.report.names import COLOURS
-from fedres.report.plots import styled
+from fedres.report.plots import draw_band, styled
 from fedres.simulation.intervals import interval
 
 if TYPE_CHECKING:
@@ -38,9 +38,8 @@ def appendix_c_figures(table: "pd.DataFrame") -> list[tuple[str, str, Figure, "p
     axes = figure.subplots()
     for method, (label, colour) in NAMES.items():
         _curve(axes, wide.loc[method, "loss"], label, colour)
-    axes.set_yscale("log")
-    axes.set_ylabel("average squared loss so far")
-    axes.set_title(f"{title}\n(median and 10% to 90% of {rollouts} rollouts)")
+    axes.set(yscale="log", ylabel="average squared loss so far")
+    axes.set(title=f"{title}\n(median and 10% to 90% of {rollouts} rollouts)")
     axes.legend()
     figures.append(("appendix-c-loss", title, figure, numbers))
 
@@ -51,8 +50,7 @@ def appendix_c_figures(table: "pd.DataFrame") -> list[tuple[str, str, Figure, "p
     ):
         _curve(axes, wide.loc[method, "first"], "first component: 1 to 0", "#2563eb")
         _curve(axes, wide.loc[method, "second"], "second component: 0 to 1", "#dc2626")
-        axes.set_title(label)
-        axes.set_ylim(-1.3, 2.0)
+        axes.set(title=label, ylim=(-1.3, 2.0))
     figure.axes[0].set_ylabel("weight")
     figure.axes[0].legend(loc="lower right")
     figure.suptitle(f"{title} (median and 10% to 90% of {rollouts} rollouts)", fontweight="bold")
@@ -63,8 +61,7 @@ def appendix_c_figures(table: "pd.DataFrame") -> list[tuple[str, str, Figure, "p
 def _curve(axes: Axes, part: Any, label: str, colour: str) -> None:
     axes.plot(part.index, part[0.5], color=colour, label=label, lw=1.8)
     axes.fill_between(part.index, part[0.1], part[0.9], color=colour, alpha=0.15, lw=0)
-    axes.set_xscale("log")
-    axes.set_xlabel("round")
+    axes.set(xscale="log", xlabel="round")
 
 
 @styled
@@ -73,27 +70,24 @@ def regret_figure(table: "pd.DataFrame") -> tuple[Figure, "pd.DataFrame"]:
     keys = ["axis", "rounds", "clients", "delay", "batch", "eta"]
     numbers = (
         table.groupby(keys, sort=False)
-        .regret.agg(["mean", _half, "count"])
-        .set_axis(["regret", "half", "seeds"], axis=1)
+        .regret.agg(regret="mean", half=lambda values: interval(values).half, seeds="count")
         .reset_index()
     )
     figure = Figure(figsize=(12.5, 4.3), layout="constrained")
     by_rounds, ratio, by_clients = figure.subplots(1, 3)
     delays = table[table.axis == "delay"]
     for colour, (tau, part) in zip(SHADES, delays.groupby("delay"), strict=True):
-        fit = slope(part, "rounds")
-        label = f"delay {tau}: slope {fit:.3f}"
-        _band(by_rounds, numbers[(numbers.axis == "delay") & (numbers.delay == tau)], "rounds",
-              label, colour)  # fmt: skip
+        label = f"delay {tau}: slope {slope(part, 'rounds'):.3f}"
+        measured = numbers[(numbers.axis == "delay") & (numbers.delay == tau)]
+        _band(by_rounds, measured, "rounds", label, colour)
     base = numbers[(numbers.axis == "delay") & (numbers.delay == 0)]
     by_rounds.plot(
         base.rounds,
         1.6 * base.regret.iloc[0] * np.sqrt(base.rounds.iloc[0] / base.rounds),
         color="black", lw=1, ls=":", label="slope -1/2 (Theorem 2)",
     )  # fmt: skip
-    by_rounds.set(xscale="log", yscale="log", xlabel="rounds T", ylabel="average regret")
-    by_rounds.set_title("Regret against T (P = 10)")
-    by_rounds.legend(fontsize=8)
+    title = "Regret against T (P = 10)"
+    by_rounds.set(xlabel="rounds T", ylabel="average regret", title=title)
 
     none = delays[delays.delay == 0].set_index(["rounds", "seed"]).regret
     lines: list[tuple[str, Any, str]] = [
@@ -114,9 +108,8 @@ def regret_figure(table: "pd.DataFrame") -> tuple[Figure, "pd.DataFrame"]:
             color=colour, label=label, marker="o", ms=3.5, capsize=3,
         )  # fmt: skip
     ratio.axhline(1, color="black", lw=1, ls=":")
-    ratio.set(xscale="log", yscale="log", xlabel="rounds T", ylabel="regret / regret without")
-    ratio.set_title("What delay and batches cost")
-    ratio.legend(fontsize=8)
+    title = "What delay and batches cost"
+    ratio.set(xlabel="rounds T", ylabel="regret / regret without", title=title)
 
     clients = numbers[numbers.axis == "clients"]
     _band(by_clients, clients, "clients", "measured", SHADES[0])
@@ -125,20 +118,15 @@ def regret_figure(table: "pd.DataFrame") -> tuple[Figure, "pd.DataFrame"]:
         clients.clients, shape * clients.regret.iloc[0] / shape[0],
         color="black", lw=1, ls=":", label="shape of Theorem 2",
     )  # fmt: skip
-    by_clients.set(xscale="log", yscale="log", xlabel="clients P", ylabel="average regret")
-    by_clients.set_title("Regret against P (T = 1000)")
-    by_clients.legend(fontsize=8)
+    title = "Regret against P (T = 1000)"
+    by_clients.set(xlabel="clients P", ylabel="average regret", title=title)
+    for axes in figure.axes:
+        axes.set(xscale="log", yscale="log")
+        axes.legend(fontsize=8)
     seeds = table.seed.nunique()
     figure.suptitle(f"Regret, measured (95% intervals over {seeds} seeds)", fontweight="bold")
     return figure, numbers
 
 
-def _half(values: "pd.Series") -> float:
-    return interval(values).half
-
-
 def _band(axes: Axes, part: "pd.DataFrame", x: str, label: str, colour: str) -> None:
-    axes.plot(part[x], part.regret, color=colour, label=label, marker="o", ms=3.5)
-    axes.fill_between(
-        part[x], part.regret - part.half, part.regret + part.half, color=colour, alpha=0.2, lw=0
-    )
+    draw_band(axes, part[x], part.regret, part.half, colour, label=label, marker="o", ms=3.5)

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from fedres.report.names import COLOURS
-from fedres.report.page import render
-from fedres.report.plots import one_panel, styled, to_svg
+from fedres.report.page import write_page
+from fedres.report.plots import draw_band, one_panel, styled
 from fedres.report.verdict_table import LABELS, NOTE, heads, protocol, rows
-from fedres.tables.table_comparison import METHODS, ComparedMethod, Group, TableComparison
+from fedres.tables.table_comparison import METHODS, ComparedMethod, TableComparison
 from fedres.tables.verdict_words import WORDS, shown
 
 AGAINST: tuple[ComparedMethod, ...] = ("central", "independent")
@@ -29,8 +28,10 @@ def write_verdict(
         rows_plot(verdict),
         *(clients_plot(verdict, m) for m in AGAINST),
     ]
-    page = render(
+    write_page(
+        path,
         "verdict.html",
+        figures,
         verdict=verdict,
         data=data,
         protocol=protocol(verdict),
@@ -38,9 +39,7 @@ def write_verdict(
         rows=rows(verdict),
         note=NOTE,
         model=model,
-        figures=[Markup(to_svg(figure)) for figure in figures],
     )
-    path.write_text(page, encoding="utf-8")
 
 
 @styled
@@ -55,8 +54,8 @@ def errors_plot(verdict: TableComparison) -> Figure:
         axes.annotate(shown(score), (at, score.mean), (10, -3), textcoords="offset points")
     axes.set_xticks(range(len(METHODS)), [LABELS[method] for method in METHODS])
     axes.set_xlim(-0.4, len(METHODS) - 0.2)
-    axes.set_ylabel(f"{WORDS[error]} (smaller is better)")
-    axes.set_title("Error on held-out rows, with 95% intervals over clients")
+    axes.set(ylabel=f"{WORDS[error]} (smaller is better)")
+    axes.set(title="Error on held-out rows, with 95% intervals over clients")
     return figure
 
 
@@ -68,13 +67,16 @@ def rows_plot(verdict: TableComparison) -> Figure:
         groups = verdict.by_training_rows(method)
         at = np.arange(len(groups))
         mean, half = np.array([group.gain for group in groups]).T
-        axes.plot(at, mean, marker="o", ms=4, color=COLOURS[method], label=_against(method))
-        axes.fill_between(at, mean - half, mean + half, color=COLOURS[method], alpha=0.2, lw=0)
+        label = f"against {LABELS[method]}: {QUESTIONS[method]}"
+        draw_band(axes, at, mean, half, COLOURS[method], marker="o", ms=4, label=label)
     axes.axhline(0, color="black", lw=0.8)
-    axes.set_xticks(at, [_group_label(group) for group in groups])
-    axes.set_xlabel("training rows of a client (below: how many clients)")
-    axes.set_ylabel(f"{WORDS[verdict.metrics[0]]} gained by FedRes")
-    axes.set_title("For whom it pays: above 0 FedRes is better (95% bands)")
+    labels = [
+        f"{one.low}{'' if one.high == one.low + 1 else '+'}\n({one.clients:,})" for one in groups
+    ]
+    axes.set_xticks(at, labels)
+    axes.set(xlabel="training rows of a client (below: how many clients)")
+    axes.set(ylabel=f"{WORDS[verdict.metrics[0]]} gained by FedRes")
+    axes.set(title="For whom it pays: above 0 FedRes is better (95% bands)")
     axes.legend()
     return figure
 
@@ -89,18 +91,7 @@ def clients_plot(verdict: TableComparison, method: ComparedMethod) -> Figure:
     bins = np.linspace(-edge, edge, 42)
     axes.hist(gains.clip(-edge, edge), bins=bins.tolist(), color=COLOURS[method])
     axes.axvline(0, color="black", lw=0.8)
-    axes.set_xlabel(f"{WORDS[verdict.metrics[0]]} gained by FedRes (outermost: and beyond)")
-    axes.set_ylabel("clients")
-    axes.set_title(
-        f"Against {LABELS[method]}, {counts.gain:,} clients gain and {counts.lose:,} lose"
-    )
+    gained = f"{WORDS[verdict.metrics[0]]} gained by FedRes (outermost: and beyond)"
+    title = f"Against {LABELS[method]}, {counts.gain:,} clients gain and {counts.lose:,} lose"
+    axes.set(xlabel=gained, ylabel="clients", title=title)
     return figure
-
-
-def _against(method: ComparedMethod) -> str:
-    return f"against {LABELS[method]}: {QUESTIONS[method]}"
-
-
-def _group_label(group: Group) -> str:
-    span = f"{group.low}" if group.high == group.low + 1 else f"{group.low}+"
-    return f"{span}\n({group.clients:,})"

@@ -1,10 +1,9 @@
 """A verdict as a table in the terminal."""
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from fedres.report.names import NAMES
+from fedres.report.terminal_table import terminal_table
 from fedres.tables.table_comparison import METHODS, ComparedMethod, TableComparison
 from fedres.tables.verdict_words import WORDS, shown
 
@@ -18,18 +17,14 @@ NOTE = (
 
 def print_verdict(verdict: TableComparison, data: str) -> None:
     """Print what each method reaches on held-out rows, and the verdict."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("method", no_wrap=True)
-    for column in heads(verdict)[1:]:
-        table.add_column(column.replace(" ", "\n"), justify="right", no_wrap=True)
-    for method, error, other, *gain in rows(verdict):
-        # A terminal has no room for both intervals.
-        table.add_row(method, error, other.split(" ")[0], *gain)
-    console = Console()
-    console.print(f"{data}: {protocol(verdict)}", highlight=False, markup=False)
-    console.print(table)
-    console.print(verdict.verdict(), highlight=False)
-    console.print(NOTE, style="dim", highlight=False)
+    columns = [column.replace(" ", "\n") for column in heads(verdict)]
+    # A terminal has no room for both intervals.
+    short = [[*row[:2], row[2].split(" ")[0], *row[3:]] for row in rows(verdict)]
+    console = Console(highlight=False)
+    console.print(f"{data}: {protocol(verdict)}", markup=False)
+    console.print(terminal_table(columns, short, ("method",), close=True))
+    console.print(verdict.verdict())
+    console.print(NOTE, style="dim")
 
 
 def protocol(verdict: TableComparison) -> str:
@@ -51,21 +46,14 @@ def heads(verdict: TableComparison) -> list[str]:
 
 def rows(verdict: TableComparison) -> list[list[str]]:
     """The table: a row a method."""
-    return [
-        [LABELS[method], *_scores(verdict, method), *_gain(verdict, method)] for method in METHODS
-    ]
+    return [_row(verdict, method) for method in METHODS]
 
 
-def _scores(verdict: TableComparison, method: ComparedMethod) -> list[str]:
-    return [shown(verdict.score(method, metric)) for metric in verdict.metrics]
-
-
-def _gain(verdict: TableComparison, method: ComparedMethod) -> list[str]:
+def _row(verdict: TableComparison, method: ComparedMethod) -> list[str]:
+    row = [LABELS[method], *(shown(verdict.score(method, metric)) for metric in verdict.metrics)]
     if method == "fedres":
-        return ["", "", ""]
+        return [*row, "", "", ""]
     counts = verdict.counts(method)
-    return [
-        shown(verdict.gain_over(method)),
-        f"{counts.gain:,} ({counts.gain_clearly:,})",
-        f"{counts.lose:,} ({counts.lose_clearly:,})",
-    ]
+    better = f"{counts.gain:,} ({counts.gain_clearly:,})"
+    worse = f"{counts.lose:,} ({counts.lose_clearly:,})"
+    return [*row, shown(verdict.gain_over(method)), better, worse]

@@ -1,6 +1,6 @@
 """Independent, Central and FedRes side by side on the same federations."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -14,7 +14,7 @@ from fedres.simulation.engine import simulate
 from fedres.simulation.intervals import Interval, interval
 from fedres.simulation.parallel import run_all, working
 from fedres.simulation.run import Run
-from fedres.simulation.settings import SGD_METHODS, Method
+from fedres.simulation.settings import SGD_METHODS, Method, at_least_1
 from fedres.simulation.split import federate
 
 METRICS = ("accuracy", "loss")  # on test rows; progressive
@@ -70,12 +70,7 @@ class SimulatedComparison:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
         return {
-            "data": self.data,
-            "clients": self.clients,
-            "delay": self.delay,
-            "seeds": self.seeds,
-            "rounds": self.rounds,
-            "alignment": self.alignment,
+            **{field.name: getattr(self, field.name) for field in fields(self)[:-1]},
             "verdict": self.verdict(),
             "methods": {
                 method: {
@@ -102,28 +97,14 @@ def compare_simulated(
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> SimulatedComparison:
-    """Run the three methods on the same federations, one a seed.
-
-    Parameters
-    ----------
-    data
-        A data set or the name of one.
-    clients, delay, rounds, alignment
-        As in `federate` and `simulate`; Independent has no delay.
-    seeds
-        How many federations.
-    n_jobs
-        How many cores to use; None for all.
-    progress
-        Whether to show a progress bar.
+    """Run the three methods on the same federations, one a seed: see `fedres.compare`.
 
     Examples
     --------
     >>> print(compare_simulated(seeds=2, rounds=60).verdict()[:17])
     On digits, FedRes
     """
-    if seeds < 1:
-        raise ValueError(f"seeds must be at least 1, not {seeds}")
+    at_least_1(seeds=seeds)
     dataset = data if isinstance(data, Dataset) else load_data(data)
 
     def one(seed: int) -> dict[Method, Run]:
@@ -141,15 +122,8 @@ def compare_simulated(
         one(0)  # not to be timed
     bar = f"comparing on {dataset.name}" if progress else None
     runs = run_all([partial(one, seed) for seed in range(seeds)], n_jobs, bar)
-    return SimulatedComparison(
-        dataset.name,
-        clients,
-        delay,
-        seeds,
-        rounds,
-        alignment,
-        {method: _outcome([run[method] for run in runs]) for method in SGD_METHODS},
-    )
+    outcomes = {method: _outcome([run[method] for run in runs]) for method in SGD_METHODS}
+    return SimulatedComparison(dataset.name, clients, delay, seeds, rounds, alignment, outcomes)
 
 
 def _outcome(runs: list[Run]) -> MethodOutcome:

@@ -68,12 +68,7 @@ def find(known: Known) -> tuple[SetFiles, list[Path]] | None:
 def read(path: Path, shape: tuple[int, int] | None = None) -> tuple[F32, I64]:
     """Features and labels of a file; a file that has not changed is parsed once.
 
-    Parameters
-    ----------
-    path
-        An svmlight, CSV or Parquet file, plain or .gz, .bz2 or .xz.
-    shape
-        Number of rows it must have and the most features it may have.
+    It must have as many rows as `shape` says, and at most as many features.
     """
     stat = path.stat()
     x, y = _read(path.resolve(), stat.st_mtime_ns, stat.st_size, shape)
@@ -134,7 +129,7 @@ def _keep(entry: Path, x: F32, y: I64) -> None:
 def _parse(path: Path, kind: str) -> tuple[F32, I64]:
     parse = _parse_svmlight if kind == ".svm" else _parse_table
     with unpacked(path) as stream:
-        return parse(path, stream, kind)
+        return parse(path, stream)
 
 
 def unpacked(path: Path) -> IO[bytes]:
@@ -149,7 +144,7 @@ def damaged(path: Path, why: Exception | str) -> ValueError:
     return ValueError(f"{path} is cut short or damaged: {reason}")
 
 
-def _parse_svmlight(path: Path, stream: IO[bytes], _kind: str) -> tuple[F32, I64]:
+def _parse_svmlight(path: Path, stream: IO[bytes]) -> tuple[F32, I64]:
     # "auto" counts from 1 as LIBSVM does, unless the index 0 occurs.
     x, y, _ = read_svmlight(path, stream, zero_based="auto")
     if 4 * x.shape[0] * x.shape[1] > LARGEST:
@@ -180,11 +175,12 @@ def read_svmlight(
     return scipy.sparse.csr_array(x), y, qid
 
 
-def _parse_table(path: Path, stream: IO[bytes], kind: str) -> tuple[F32, I64]:
+def _parse_table(path: Path, stream: IO[bytes]) -> tuple[F32, I64]:
     import pandas as pd
 
     try:
-        frame = _read_csv(stream) if kind == ".csv" else pd.read_parquet(io.BytesIO(stream.read()))
+        is_csv = kind_of(path) == ".csv"
+        frame = _read_csv(stream) if is_csv else pd.read_parquet(io.BytesIO(stream.read()))
     except DAMAGE as error:
         raise damaged(path, error) from None
     if len(frame) == 0 or len(frame.columns) < 2:

@@ -6,6 +6,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from os import PathLike, fspath
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +71,8 @@ def load_data(name: str | PathLike[str]) -> Dataset:
     """
     name = fspath(name)
     if name == "digits":
-        return _digits()
+        rows = _rows_of_digits()
+        return Dataset(name, (rows[:, :-1] / 16).astype(np.float32), rows[:, -1].astype(np.int64))
     if name in SETS:
         return _named(SETS[name])
     path = Path(name).expanduser()
@@ -82,11 +84,6 @@ def load_data(name: str | PathLike[str]) -> Dataset:
             "give the path of an svmlight, CSV or Parquet file"
         )
     return Dataset(path.name.split(".")[0] or path.name, *read(path))
-
-
-def _digits() -> Dataset:
-    rows = _rows_of_digits()
-    return Dataset("digits", (rows[:, :-1] / 16).astype(np.float32), rows[:, -1].astype(np.int64))
 
 
 def _rows_of_digits() -> F64:
@@ -114,12 +111,9 @@ def _named(known: Known) -> Dataset:
         read(path, (rows, known.features)) for path, rows in zip(paths, known.rows, strict=True)
     ]
     width = max(x.shape[1] for x, _ in parts)
-    x, y = _scaled(parts[0][0], width, source.divide), parts[0][1]
-    note = source.note or known.note
-    if len(parts) == 1:
-        return Dataset(known.name, x, y, note=note)
-    x_test, y_test = _scaled(parts[1][0], width, source.divide), parts[1][1]
-    return Dataset(known.name, x, y, x_test, y_test, note)
+    arrays = [array for x, y in parts for array in (_scaled(x, width, source.divide), y)]
+    rows: dict[str, Any] = dict(zip(("x", "y", "x_test", "y_test"), arrays, strict=False))
+    return Dataset(known.name, **rows, note=source.note or known.note)
 
 
 def _scaled(x: F32, width: int, divide: float) -> F32:

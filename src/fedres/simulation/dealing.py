@@ -44,23 +44,7 @@ def new_deck(
     stored: I64 | None = None,
     alone: Any = None,
 ) -> Deck:
-    """A deck of which nothing has been dealt.
-
-    Parameters
-    ----------
-    y, row_start
-        Labels of all rows, sorted by client, and where those of each begin.
-    rounds, total
-        Rounds of a run, and samples that a client sees in them at most.
-    cycle
-        Whether clients go round and round through their rows.
-    shuffle, seed
-        Whether each pass is in a new order, and what decides it.
-    stored
-        Values that a row takes in a message, where rows differ in that.
-    alone
-        Which clients have no local model; None for none of them.
-    """
+    """A deck of which nothing has been dealt; `alone` are the clients without a local model."""
     clients = len(row_start) - 1
     order = np.arange(len(y)) - np.repeat(row_start[:-1], np.diff(row_start))
     without = np.zeros(clients, np.int32)

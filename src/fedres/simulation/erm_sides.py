@@ -8,7 +8,6 @@ from fedres.core.erm import ErmRule, EverySample, Minimiser, PlayRule, Sums
 from fedres.core.losses import SQUARED
 from fedres.core.messages import Ledger
 from fedres.core.primitives import View
-from fedres.core.schedule import plan
 from fedres.core.sgd import Terms
 from fedres.core.types import F32, F64, I64
 from fedres.core.views import client_rows, is_sparse
@@ -27,25 +26,13 @@ class ErmSides:
     def __init__(self, federation: Federation, settings: Settings, rule: ErmRule) -> None:
         self.federation, self.settings, self.rule = federation, settings, rule
         rows, clients = federation.train, len(federation.clients)
-        passes = None if settings.cycle else (rows.counts, settings.passes)
-        turns = settings.turns(federation)
-        self.plan = plan(
-            clients, turns, settings.batch, settings.delay, passes=passes, seed=settings.seed
-        )
+        self.plan = settings.plan(federation, settings.delay)
         self.times = self.plan.times
         self.remembers = isinstance(rule, PlayRule)
         self.bits = rule.residual_bits if isinstance(rule, PlayRule) else 0
-        low, high = settings.residual_span(federation)
-        self.terms = Terms(
-            settings.loss.number,
-            0,
-            False,
-            np.float32(np.inf),
-            self.bits,
-            np.float32(low),
-            np.float32(high),
-            settings.weights(federation),
-        )
+        low, high, unbounded = np.array([*settings.residual_span(federation), np.inf], np.float32)
+        weights = settings.weights(federation)
+        self.terms = Terms(settings.loss.number, 0, False, unbounded, self.bits, low, high, weights)
         self.xl = rows.x_local
         self.constant = (self.xl.width > 0) & settings.constant
         views = (rows.x_global,) if self.remembers else (rows.x_global, rows.x_local)
@@ -57,7 +44,9 @@ class ErmSides:
     def _begin(self, places: int) -> None:
         settings, rows, clients = self.settings, self.federation.train, len(self.terms.weight)
         xg, xl = (_padded(view, rows, settings.constant) for view in (rows.x_global, rows.x_local))
-        self.begin_global, begin = settings.initial(self.federation)
+        self.begin_global, begin = settings.initial(
+            self.federation, self.federation.width_global, self.xl.width
+        )
         versions = np.zeros((self.times.history, xg.shape[1]))
         own = np.zeros((clients, xl.shape[1]))
         versions[0] = self.begin_global

@@ -18,16 +18,8 @@ def count_bytes(
 ) -> Ledger:
     """The size of all uploads and of the global models fetched with them.
 
-    Parameters
-    ----------
-    federation, settings
-        Who sends, and how often.
-    bits
-        Bits a residual, by client.
-    packed, features
-        Whether features are sent sparse, and how many values are sent in all.
-    extra
-        Further bytes an upload, by client.
+    By client, `bits` a residual and `extra` bytes an upload; in all, so many values of features,
+    sparse where they are `packed`.
     """
     samples, passes = federation.train.counts, settings.passes
     if settings.rounds is not None:

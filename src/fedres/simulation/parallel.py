@@ -34,30 +34,21 @@ def run_all(
     return list(with_bar(pool(delayed(call)() for call in calls), len(calls), progress))
 
 
-def map_unordered(
-    function: Callable[[A], T], arguments: Sequence[A], n_jobs: int | None, progress: str | None
-) -> Iterator[T]:
-    """Call an importable function on each argument; results as they come.
-
-    In processes: they start slowly, but do not wait for each other's Python.
-    """
-    return _map(function, arguments, n_jobs, progress, "generator_unordered")
-
-
 def map_in_order(
     function: Callable[[A], T], arguments: Sequence[A], n_jobs: int | None, progress: str | None
 ) -> list[T]:
-    """The same, all results at the end, in order."""
-    return list(_map(function, arguments, n_jobs, progress, "generator"))
+    """Call an importable function on each argument; all results at the end, in order."""
+    return list(map_in_processes(function, arguments, n_jobs, progress, "generator"))
 
 
-def _map(
+def map_in_processes(
     function: Callable[[A], T],
     arguments: Sequence[A],
     n_jobs: int | None,
     progress: str | None,
-    return_as: str,
+    return_as: str = "generator_unordered",
 ) -> Iterator[T]:
+    """The same, results as they come: processes start slowly, but do not wait for each other."""
     jobs = count_cores(n_jobs)
     if jobs == 1 or len(arguments) <= 1:
         return with_bar(map(function, arguments), len(arguments), progress)

@@ -1,8 +1,10 @@
 """The regret of a run: how much it lost to the best pair of models in hindsight (section 2)."""
 
+from itertools import pairwise
+
 import numpy as np
 
-from fedres.core.best_pair import JointFit, Samples, best_pair
+from fedres.core.best_pair import Samples, best_pair
 from fedres.core.schedule import spread
 from fedres.core.types import F32, F64, I32, I64, Matrix
 from fedres.core.views import client_rows
@@ -89,26 +91,24 @@ def _dealt(rows: int, client: int, samples: int, settings: Settings) -> I32:
 def _losses_of_best(federation: Federation, settings: Settings, times: I64) -> F64:
     """The losses, row by row, of the best pair for rows seen so many times each."""
     train = federation.train
-    views = sides(federation, train, settings.method)
+    x_global, x_local = sides(federation, train, settings.method)
     weight = times * np.repeat(settings.weights(federation).astype(float), train.counts)
-    parts = [slice(*ends) for ends in zip(train.row_start[:-1], train.row_start[1:], strict=True)]
     clients = [
         Samples(
-            client_rows(views[0], train.row_start, i),
-            client_rows(views[1], train.row_start, i),
-            train.y[part],
-            weight[part],
+            client_rows(x_global, train.row_start, i),
+            client_rows(x_local, train.row_start, i),
+            train.y[first:last],
+            weight[first:last],
         )
-        for i, part in enumerate(parts)
+        for i, (first, last) in enumerate(pairwise(train.row_start))
     ]
     fit = best_pair(clients, settings.loss, constant=settings.constant, radius=settings.radius)
-    predicted = np.concatenate([_predict(fit, i, rows) for i, rows in enumerate(clients)])
-    losses = settings.loss.value(predicted, train.y.astype(float))
+    predicted = [
+        _linear(rows.x_global, fit.w_global) + _linear(rows.x_local, own)
+        for rows, own in zip(clients, fit.w_local, strict=True)
+    ]
+    losses = settings.loss.value(np.concatenate(predicted), train.y.astype(float))
     return np.asarray(losses, np.float64)
-
-
-def _predict(fit: JointFit, client: int, rows: Samples) -> F64:
-    return _linear(rows.x_global, fit.w_global) + _linear(rows.x_local, fit.w_local[client])
 
 
 def _linear(x: Matrix, w: F64) -> F64:

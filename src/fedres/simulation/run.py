@@ -13,29 +13,25 @@ from fedres.simulation.regret import regret_curve
 from fedres.simulation.settings import Settings
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class LocalWeights(Sequence[F32]):
-    """The local models of a run, unpacked when one is asked for.
+    """The local models of a run, unpacked when one is asked for."""
 
-    Parameters
-    ----------
-    weights, start
-        All weights end to end, and where each client's begin.
-    width, constant
-        Features a client, and 1 where a constant's weight follows them.
-    columns, stored
-        Where sparse features were numbered anew: which columns the weights belong to, and how
-        many each client has. All other weights are zero.
-    """
+    weights: F32  # end to end
+    start: I64  # where each client's begin
+    width: I64  # features a client
+    constant: F32  # 1 where a constant's weight follows them
+    # Where sparse features were numbered anew: which columns the weights belong to, and how many
+    # each client has. All other weights are zero.
+    columns: I32 | None
+    stored: I64
 
-    def __init__(
-        self, weights: F32, start: I64, width: I64, constant: F32, columns: I32 | None, stored: I64
-    ) -> None:
-        self._weights, self._start, self._width = weights, start, width
-        self._constant, self._columns = constant, columns
-        self._stored, self._first = stored, np.concatenate([[0], np.cumsum(stored)])
+    @cached_property
+    def _first(self) -> I64:
+        return np.concatenate([[0], np.cumsum(self.stored)])
 
     def __len__(self) -> int:
-        return len(self._start)
+        return len(self.start)
 
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, slice):
@@ -43,13 +39,13 @@ class LocalWeights(Sequence[F32]):
         if not -len(self) <= i < len(self):
             raise IndexError(f"there are {len(self)} clients, and no client {i}")
         i = i % len(self)
-        a, n, constant = self._start[i], self._stored[i], int(self._constant[i])
-        if self._columns is None:
-            return self._weights[a : a + n + constant]
-        weights = np.zeros(int(self._width[i]) + constant, np.float32)
-        weights[self._columns[self._first[i] : self._first[i + 1]]] = self._weights[a : a + n]
+        a, n, constant = self.start[i], self.stored[i], int(self.constant[i])
+        if self.columns is None:
+            return self.weights[a : a + n + constant]
+        weights = np.zeros(int(self.width[i]) + constant, np.float32)
+        weights[self.columns[self._first[i] : self._first[i + 1]]] = self.weights[a : a + n]
         if constant:
-            weights[-1] = self._weights[a + n]
+            weights[-1] = self.weights[a + n]
         return weights
 
 

@@ -8,15 +8,10 @@ from typing import Any
 
 
 class RunStore:
-    """Results by key, in one SQLite file.
+    """Results by key, in one SQLite file, made if absent; without a path, in memory only.
 
     Each batch of results is a transaction: after a kill at any moment it is there or it is not.
     Several processes may share a file.
-
-    Parameters
-    ----------
-    path
-        The file; made if absent. None keeps results in memory only.
 
     Examples
     --------

@@ -11,6 +11,7 @@ from fedres.core.delays import Delay
 from fedres.core.erm import ErmRule, PlayRule
 from fedres.core.losses import Loss
 from fedres.core.messages import check_bits
+from fedres.core.schedule import Plan, plan
 from fedres.core.sgd import ALIGNMENTS, Alignment
 from fedres.core.steps import Adaptive, Step
 from fedres.core.types import F32, I64
@@ -97,10 +98,8 @@ class Settings:
     keep_path: bool
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "passes", "batch"):
-            count = getattr(self, name)
-            if count is not None and count < 1:
-                raise ValueError(f"{name} must be at least 1, not {count}")
+        rounds = 1 if self.rounds is None else self.rounds
+        at_least_1(rounds=rounds, passes=self.passes, batch=self.batch)
         if self.radius is not None and not 0 < self.radius < np.inf:
             raise ValueError(f"radius must be a positive number or None, not {self.radius}")
         if not 0 <= self.seed < 2**63:
@@ -122,6 +121,14 @@ class Settings:
         if self.rounds is not None:
             return -(-self.rounds // self.batch)
         return self.passes * int(-(-federation.train.counts.max() // self.batch))
+
+    def plan(
+        self, federation: Federation, delay: Delay, *, waits: bool = False, frozen: bool = False
+    ) -> Plan:
+        """Who acts when."""
+        passes = None if self.cycle else (federation.train.counts, self.passes)
+        size = len(federation.clients), self.turns(federation), self.batch
+        return plan(*size, delay, waits=waits, frozen=frozen, passes=passes, seed=self.seed)
 
     def weights(self, federation: Federation) -> F32:
         """lambda_i."""
@@ -149,14 +156,9 @@ class Settings:
         return self.loss.residuals or _around(federation.label_values)
 
     def initial(
-        self,
-        federation: Federation,
-        global_width: int | None = None,
-        local_width: I64 | None = None,
+        self, federation: Federation, global_width: int, local_width: I64
     ) -> tuple[F32, list[F32]]:
         """Weights that the global model and each client's begin with."""
-        if global_width is None or local_width is None:
-            global_width, local_width = federation.width_global, federation.train.x_local.width
         given = self.initial_local
         by_client = isinstance(given, Mapping) or (given is not None and np.ndim(given) == 2)
         if by_client and not isinstance(given, Mapping):
@@ -199,6 +201,13 @@ def _around(labels: F32) -> tuple[float, float]:
     low, high = min(float(labels[0]), 0.0), max(float(labels[-1]), 0.0)
     middle, half = (low + high) / 2, (high - low) or 1.0
     return middle - half, middle + half
+
+
+def at_least_1(**counts: int) -> None:
+    """Refuse a number of things that is less than 1."""
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1, not {count}")
 
 
 def choose(name: str, value: str, valid: Sequence[str]) -> None:

@@ -6,11 +6,11 @@ import numpy as np
 
 from fedres.core.delays import Delay
 from fedres.core.messages import Ledger
+from fedres.core.primitives import View, predict_row
 from fedres.core.rule import Rule
-from fedres.core.schedule import Plan, never, plan
+from fedres.core.schedule import never
 from fedres.core.sgd import Linear, new_models
-from fedres.core.types import F32
-from fedres.simulation import scoring
+from fedres.core.types import F32, I64
 from fedres.simulation.federation import Federation, sides
 from fedres.simulation.message_bytes import count_bytes
 from fedres.simulation.run import LocalWeights
@@ -34,7 +34,12 @@ class SgdSides:
         if self.xl.sparse and settings.initial_local is None:
             self.xl, self.columns = own_columns(self.xl, rows.row_start)
         self.connected = bool(self.xg.width[0])  # else no server, and nothing to wait for
-        self.plan = self._plan()
+        self.plan = settings.plan(
+            federation,
+            settings.delay if self.connected else Delay(),
+            waits=self.connected and options.alignment in ("aligned", "late"),
+            frozen=not options.step.adaptive,
+        )
         self.times = self.plan.times
         alignment = options.alignment
         if not self.connected:
@@ -56,33 +61,10 @@ class SgdSides:
         self.stored = np.diff(self.xg.indptr) if self.xg.sparse else None
         self._begin(rule)
 
-    def _plan(self) -> Plan:
-        settings, rows, options = self.settings, self.federation.train, self.options
-        return plan(
-            len(self.federation.clients),
-            settings.turns(self.federation),
-            settings.batch,
-            settings.delay if self.connected else Delay(),
-            waits=self.connected and options.alignment in ("aligned", "late"),
-            frozen=not options.step.adaptive,
-            passes=None if settings.cycle else (rows.counts, settings.passes),
-            seed=settings.seed,
-        )
-
     def _begin(self, rule: Rule) -> None:
         settings, xg, xl = self.settings, self.xg, self.xl
-        self.global_ = Linear(
-            xg,
-            new_models(xg.width[:1], settings.constant, rule.reach, self.times.history),
-            np.float32(rule.step.eta),
-            np.zeros(int(xg.width[0]) + 1, np.float32),
-        )
-        self.local = Linear(
-            xl,
-            new_models(xl.width, settings.constant, rule.reach),
-            np.float32(rule.step_of_clients.eta),
-            np.zeros(int(xl.width.max()) + 1, np.float32),
-        )
+        self.global_ = linear_side(xg, xg.width[:1], rule, rule.step.eta, self.times.history)
+        self.local = linear_side(xl, xl.width, rule, rule.step_of_clients.eta)
         self.begin_global, begin = settings.initial(self.federation, int(xg.width[0]), xl.width)
         self.global_.models.weights[: len(self.begin_global)] = self.begin_global
         if settings.initial_local is not None:
@@ -99,7 +81,7 @@ class SgdSides:
             xl = known_columns(xl, test.row_start, self.columns, self.xl.width)
         global_, local = self.global_._replace(x=xg), self.local._replace(x=xl)
         version = self.times.rounds % self.times.history
-        compile_(scoring.joint)(global_, version, local, test.row_start, tested)
+        compile_(joint)(global_, version, local, test.row_start, tested)
         return tested
 
     def weights(self) -> tuple[F32, LocalWeights]:
@@ -122,3 +104,22 @@ class SgdSides:
         if self.options.alignment == "aligned":
             ledger.down += 4 * self.plan.arrivals
         return ledger
+
+
+def joint(global_: Linear, version: int, local: Linear, row_start: I64, out: F32) -> None:
+    """The sum of both models on every row, not clipped."""
+    for i in range(len(row_start) - 1):
+        for row in range(row_start[i], row_start[i + 1]):
+            out[row] = predict_row(global_.models, version, global_.x, i, row, 0) + predict_row(
+                local.models, i, local.x, i, row, 0
+            )
+
+
+def linear_side(x: View, width: I64, rule: Rule, eta: float, versions: int = 1) -> Linear:
+    """Models of these widths at zero, and what they learn from."""
+    return Linear(
+        x,
+        new_models(width, rule.constant, rule.reach, versions),
+        np.float32(eta),
+        np.zeros(int(width.max()) + 1, np.float32),
+    )

@@ -13,7 +13,6 @@ def own_columns(view: View, row_start: I64) -> tuple[View, I32]:
     close together in memory.
     """
     from fedres.core.compiled import compiled
-    from fedres.simulation.scoring import number_columns
 
     width = np.zeros_like(view.width)
     indices, columns = np.empty_like(view.indices), np.empty_like(view.indices)
@@ -39,3 +38,26 @@ def known_columns(view: View, row_start: I64, columns: I32, width: I64) -> View:
         indptr=np.concatenate([[0], np.cumsum(found)])[view.indptr],
         width=width,
     )
+
+
+def number_columns(
+    view: View, row_start: I64, width: I64, stamp: I32, number: I32, indices: I32, columns: I32
+) -> None:
+    """Number each client's columns anew, 0, 1, ... as they come: models need only those.
+
+    `stamp` (all -1) and `number` are scratch as wide as the view. On return `width` holds how
+    many columns each client has, `columns` which, client after client.
+    """
+    total = 0
+    for i in range(len(row_start) - 1):
+        count = 0
+        for e in range(view.indptr[row_start[i]], view.indptr[row_start[i + 1]]):
+            j = view.indices[e]
+            if stamp[j] != i:
+                stamp[j] = i
+                number[j] = count
+                columns[total + count] = j
+                count += 1
+            indices[e] = number[j]
+        width[i] = count
+        total += count

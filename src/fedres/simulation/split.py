@@ -16,6 +16,7 @@ from fedres.core.types import F32, I64
 from fedres.core.views import bad_value, matrix_view
 from fedres.simulation.dataset import Dataset, load_data
 from fedres.simulation.federation import Federation, Rows
+from fedres.simulation.settings import at_least_1
 
 REDRAWS = 100
 
@@ -59,8 +60,7 @@ def federate(
     32
     """
     dataset = load_data(data) if isinstance(data, str) else data
-    if clients < 1:
-        raise ValueError(f"clients must be at least 1, not {clients}")
+    at_least_1(clients=clients)
     if not 1 <= fewest <= samples:
         raise ValueError(f"need 1 <= fewest <= samples, not fewest={fewest}, samples={samples}")
     if local not in ("rest", "all"):

@@ -1,6 +1,8 @@
 """Many configurations: on the cores of one machine or the machines of a Ray cluster."""
 
 import json
+import logging
+import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +17,7 @@ from fedres.core.source import digest, digest_of_package
 from fedres.core.steps import Adaptive, Sgd
 from fedres.simulation.dataset import Dataset, load_data
 from fedres.simulation.engine import simulate
-from fedres.simulation.parallel import map_unordered
+from fedres.simulation.parallel import map_in_processes, with_bar
 from fedres.simulation.run_store import RunStore
 from fedres.simulation.settings import METHODS, SGD_METHODS, Method, choose
 from fedres.simulation.split import federate
@@ -174,11 +176,17 @@ def run_cases(
         if key not in done:
             groups[case.federation][key] = case.work()
     new = {"client_rounds": 0, "seconds": 0.0}
-    for rows in _finish(list(groups.values()), n_jobs, backend, progress):
+    todo = list(groups.values())
+    choose("backend", backend, ("joblib", "ray"))
+    if backend == "ray":
+        finished = run_on_ray(todo, progress)
+    else:
+        finished = map_in_processes(run_group, todo, n_jobs, progress)
+    for rows in finished:
         store.put(rows)
         done |= rows
         new["seconds"] += sum(row["seconds"] or 0.0 for row in rows.values())
-    for group in groups.values():
+    for group in todo:
         new["client_rounds"] += sum(case.clients * case.rounds for case in group.values())
     table = pd.DataFrame([vars(case) | done[keys[case]] for case in cases])
     table.attrs["new"] = new
@@ -196,15 +204,8 @@ def run_group(group: dict[str, Case]) -> dict[str, dict[str, Any]]:
         return dict.fromkeys(group, blank)
     rows = {}
     for key, case in group.items():
-        run = simulate(
-            federation,
-            case.method,
-            rounds=case.rounds,
-            delay=case.delay,
-            batch=case.batch,
-            seed=case.seed,
-            **case.options(),
-        )
+        shared = {name: getattr(case, name) for name in ("rounds", "delay", "batch", "seed")}
+        run = simulate(federation, case.method, **shared, **case.options())
         rows[key] = {
             "accuracy": run.accuracy,
             "loss": run.loss if np.isfinite(run.loss) else None,
@@ -218,16 +219,37 @@ def run_group(group: dict[str, Case]) -> dict[str, dict[str, Any]]:
     return rows
 
 
-def _finish(
-    groups: list[dict[str, Case]], n_jobs: int | None, backend: Backend, progress: str | None
+def run_on_ray(
+    groups: list[dict[str, Case]], progress: str | None
 ) -> Iterator[dict[str, dict[str, Any]]]:
-    """Results group by group, as they come."""
-    choose("backend", backend, ("joblib", "ray"))
-    if backend == "ray":
-        from fedres.simulation.ray_backend import run_on_ray
+    """Results as they come. Every machine needs fedres and the data sets (FEDRES_DATA)."""
+    try:
+        import ray
+    except ImportError:
+        raise ValueError("the Ray backend needs Ray: pip install 'fedres[ray]'") from None
 
-        return run_on_ray(groups, progress)
-    return map_unordered(run_group, groups, n_jobs, progress)
+    if not ray.is_initialized():
+        # A cluster if RAY_ADDRESS names one; otherwise this machine, and no one else may connect.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        here = "RAY_ADDRESS" not in os.environ
+        local: dict[str, Any] = {"_node_ip_address": "127.0.0.1"} if here else {}
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR, **local)
+    run = ray.remote(_run_there)
+    data_folder = os.environ.get("FEDRES_DATA")
+
+    def results() -> Iterator[dict[str, dict[str, Any]]]:
+        waiting = [run.remote(group, data_folder) for group in groups]
+        while waiting:
+            ready, waiting = ray.wait(waiting)
+            yield from ray.get(ready)
+
+    return with_bar(results(), len(groups), progress)
+
+
+def _run_there(group: dict[str, Case], data_folder: str | None) -> dict[str, dict[str, Any]]:
+    if data_folder is not None:
+        os.environ.setdefault("FEDRES_DATA", data_folder)
+    return run_group(group)
 
 
 def _step(kind: str, eta: float) -> Adaptive | Sgd:

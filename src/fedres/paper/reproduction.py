@@ -32,21 +32,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Meter:
-    """What runs have cost.
-
-    Attributes
-    ----------
-    cores
-        How many were used.
-    wall, compiled
-        Seconds by the clock, and seconds that all cores together spent in compiled code.
-    client_rounds
-        How many were computed.
-    """
+    """What runs have cost."""
 
     cores: int
-    wall: float = 0.0
-    compiled: float = 0.0
+    wall: float = 0.0  # seconds by the clock
+    compiled: float = 0.0  # seconds that all cores together spent in compiled code
     client_rounds: int = 0
 
     def add(self, wall: float, seconds: float, client_rounds: int) -> None:
@@ -67,38 +57,18 @@ class Meter:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What `reproduce` found.
+    """What `reproduce` found."""
 
-    Attributes
-    ----------
-    table
-        One row a run and figure it is in: the columns of `fedres.sweep`, figure and scheme.
-    figures, data, seeds
-        What was asked for; sets by name.
-    many
-        Per set, the number of clients that stands for P = 50.
-    sizes
-        Per set, the tuned step sizes.
-    notes
-        Per set, what a figure must say of it.
-    claims
-        Per form of FedRes, the claims judged.
-    synthetic
-        Tables of the figures that need no data set.
-    cost
-        What was computed anew.
-    """
-
-    table: "pd.DataFrame"
+    table: "pd.DataFrame"  # a row a run and figure: columns of `fedres.sweep`, figure and scheme
     figures: tuple[str, ...]
     data: tuple[str, ...]
     seeds: int
-    many: dict[str, int]
+    many: dict[str, int]  # per set, the number of clients that stands for P = 50
     sizes: dict[str, StepSizes]
-    notes: dict[str, str]
-    claims: dict[str, list[Claim]]
-    synthetic: "dict[str, pd.DataFrame]"
-    cost: Meter
+    notes: dict[str, str]  # per set, what a figure must say of it
+    claims: dict[str, list[Claim]]  # per form of FedRes
+    synthetic: "dict[str, pd.DataFrame]"  # tables of the figures that need no data set
+    cost: Meter  # of what was computed anew
 
 
 def sets_here() -> list[str]:
@@ -123,22 +93,10 @@ def reproduce(
     backend: Backend = "joblib",
     progress: bool = False,
 ) -> Reproduction:
-    """Run the experiments behind these figures.
+    """Run the experiments behind these figures of `fedres.paper.protocol.FIGURES`, or behind all.
 
-    Parameters
-    ----------
-    data
-        Names or paths of data sets; None for all of the paper's that are here.
-    figures
-        Names from `fedres.paper.protocol.FIGURES`; None for all.
-    seeds
-        Federations each number is an average over.
-    store
-        Keeps finished runs; None keeps nothing.
-    n_jobs, backend
-        As in `fedres.sweep`.
-    progress
-        Whether to show progress bars.
+    On these data sets, or all of the paper's that are here; each number is an average over so many
+    seeds. A store keeps finished runs.
     """
     wanted = list(figures) if figures is not None else list(FIGURES)
     for figure in wanted:
@@ -171,9 +129,8 @@ def reproduce(
         name: _kept(store, name, seeds, n_jobs, progress) for name in wanted if name in SYNTHETIC
     }
     if not swept:
-        return Reproduction(
-            pd.DataFrame(), tuple(wanted), (), seeds, {}, {}, {}, {}, synthetic, meter
-        )
+        empty = pd.DataFrame()
+        return Reproduction(empty, tuple(wanted), (), seeds, {}, {}, {}, {}, synthetic, meter)
     grid = bool({"clients", "clients-delay"} & set(swept))
     sizes = tune(names, many, grid, run)
     tagged = [

@@ -35,14 +35,9 @@ def program(name: str) -> str:
 
 
 class Flwr:
-    """The `flwr` command, against one superlink of Flower's configuration.
+    """The `flwr` command, against one superlink of the configuration in Flower's folder.
 
-    Parameters
-    ----------
-    superlink
-        Its name there.
-    home
-        Flower's own folder, where that is not ~/.flwr.
+    That folder is `home`, or ~/.flwr.
     """
 
     def __init__(self, superlink: str, home: Path | None = None) -> None:
@@ -65,11 +60,9 @@ class Flwr:
 
     def run(self, app: Path, settings: Mapping[str, Any], options: Sequence[str] = ()) -> str:
         """Start a run; its id."""
-        overrides = [part for pair in settings.items() for part in ("-c", _toml(*pair))]
-        answer = self.call(
-            "run", str(app), self.superlink, "--format", "json", *overrides, *options
-        )
-        started = json.loads(answer[answer.index("{") :])
+        named = [f"{name}={json.dumps(value)}" for name, value in settings.items()]
+        overrides = [part for setting in named for part in ("-c", setting)]
+        started = self._ask("run", str(app), self.superlink, *overrides, *options)
         if not started.get("success", True):
             words = " ".join(str(started.get("error-message")).split())
             raise ValueError(f"the superlink did not start the run: {words}")
@@ -77,8 +70,7 @@ class Flwr:
 
     def status(self, run: str) -> str:
         """Such as ``running`` or ``finished:completed``."""
-        answer = self.call("list", "--run-id", run, self.superlink, "--format", "json")
-        return str(json.loads(answer[answer.index("{") :])["runs"][0]["status"])
+        return str(self._ask("list", "--run-id", run, self.superlink)["runs"][0]["status"])
 
     def log(self, run: str) -> str:
         """What the server's side of a run has printed."""
@@ -88,6 +80,6 @@ class Flwr:
         """End a run."""
         self.call("stop", run, self.superlink)
 
-
-def _toml(name: str, value: Any) -> str:
-    return f"{name}={json.dumps(value)}"
+    def _ask(self, *arguments: str) -> Any:
+        answer = self.call(*arguments, "--format", "json")
+        return json.loads(answer[answer.index("{") :])

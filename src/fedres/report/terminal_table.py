@@ -1,0 +1,25 @@
+"""Tables in the terminal, all of one look."""
+
+from collections.abc import Iterable, Sequence
+
+from rich import box
+from rich.table import Table
+
+
+def terminal_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    words: Sequence[str],
+    *,
+    title: str | None = None,
+    close: bool = False,
+    wraps: bool = False,
+) -> Table:
+    """A table whose columns of `words` begin at the left; its numbers end at the right."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table.padding = (0, 1, 0, 0) if close else (0, 1)
+    for column in columns:
+        table.add_column(column, justify="left" if column in words else "right", no_wrap=not wraps)
+    for row in rows:
+        table.add_row(*row)
+    return table
