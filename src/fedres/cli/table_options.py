@@ -57,7 +57,13 @@ class ColumnOptions(NamedTuple):
         from fedres.tables.read_table import read_table
 
         with working(f"reading {path}"):
-            return read_table(path, client=self.client, label=self.label, time=self.time)
+            return read_table(
+                path,
+                client=self.client,
+                label=self.label,
+                time=self.time,
+                categorical=_listed(self.categorical) or (),
+            )
 
     def estimator(self, y: Any, task: str | None, seed: int) -> Any:
         """The estimator they ask for."""
@@ -86,13 +92,15 @@ def show(
     model: dict[str, Any] | None = None,
 ) -> None:
     """Print a verdict, and what is to be said of the model, and write the report."""
+    from fedres.tables.table_files import shown
+
     model = model or {}
     if as_json:
         print(json.dumps({**verdict.to_dict(), **model}, indent=2))
     else:
         from fedres.report.verdict_table import print_verdict
 
-        print_verdict(verdict, table.name)
+        print_verdict(verdict, shown(table).name)
         if model:
             print(f"Model: {model['model']}")
     if report is not None:
@@ -100,7 +108,7 @@ def show(
         from fedres.simulation.parallel import working
 
         with working("writing the report"):
-            write_verdict(verdict, report, table.name, model)
+            write_verdict(verdict, report, shown(table).name, model)
         if not as_json:
             print(f"Report: {report.resolve()}")
 

@@ -36,7 +36,8 @@ def settings_like(
     local, global_, categorical
         As in `fedres.tables.encoder.Encoder.fit`.
     """
-    table = read_table(sample, client=client, label=label, time=time)
+    named = [categorical] if isinstance(categorical, str) else categorical or ()
+    table = read_table(sample, client=client, label=label, time=time, categorical=named)
     if not hasattr(table.frame, "columns"):
         raise ValueError(f"{sample} has no named columns: give a CSV or Parquet file")
     encoder = Encoder.fit(table.frame, local=local, global_=global_, categorical=categorical)

@@ -1,5 +1,6 @@
 """`fedres.compare`: does personal + shared pay, on a data set or on a table of one's own?"""
 
+from collections.abc import Collection
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +91,8 @@ def compare(
     _refuse(simulated, "data sets without clients: leave it out")
     from fedres.tables.judging import compare_on_table
 
-    table = _table(data, of_table)
+    named = getattr(model, "categorical_features", None) or ()
+    table = _table(data, of_table, [named] if isinstance(named, str) else named)
     return compare_on_table(table, **_given(on_table), progress=progress)
 
 
@@ -103,7 +105,7 @@ def _refuse(options: dict[str, Any], kind: str) -> None:
         raise ValueError(f"{name} is for {kind}")
 
 
-def _table(data: Any, parts: dict[str, Any]) -> "Table":
+def _table(data: Any, parts: dict[str, Any], categorical: Collection[str]) -> "Table":
     """Rows whose client, label and time are columns, or given apart."""
     import numpy as np
 
@@ -119,7 +121,7 @@ def _table(data: Any, parts: dict[str, Any]) -> "Table":
     if isinstance(data, Table):
         return data
     if isinstance(data, str | PathLike):
-        return read_table(data, **parts)
+        return read_table(data, **parts, categorical=categorical)
     named = {name: column for name, column in parts.items() if isinstance(column, str)}
     for name, column in named.items():
         if column not in getattr(data, "columns", ()):

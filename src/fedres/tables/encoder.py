@@ -12,6 +12,7 @@ from fedres.core.feature_limit import clipped
 from fedres.core.types import F32, Matrix
 from fedres.tables.cell_values import are_numbers
 from fedres.tables.columns import (
+    Category,
     Column,
     Features,
     Number,
@@ -154,6 +155,11 @@ class Encoder:
     def names_local(self) -> list[str]:
         """A name for every local feature."""
         return self._local.names
+
+    @property
+    def categorical(self) -> list[str]:
+        """The columns that hold categories."""
+        return [column.name for column in self.columns if isinstance(column, Category)]
 
     def of_method(self, method: EstimatorMethod) -> "Encoder":
         """The same columns, in the views of one half of FedRes if `method` is one."""

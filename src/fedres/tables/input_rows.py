@@ -95,5 +95,5 @@ def _csr(X: Any) -> sparse.csr_array:
         x.sum_duplicates()
     if (bad := np.flatnonzero(~np.isfinite(x.data))).size:
         row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
-        raise unfit(f"x{x.indices[bad[0]]}", x.data[bad[0]], "not a finite number", row)
+        raise unfit(f"x{x.indices[bad[0]]}", x.data[bad[0]], "not a finite number", f"row {row}")
     return x

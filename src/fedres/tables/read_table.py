@@ -1,8 +1,9 @@
 """Tables of users: files of rows, each with a client, a label and perhaps a time."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,21 +13,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedres.core.types import F64, I64
-from fedres.simulation.data_files import (
-    DAMAGE,
-    damaged,
-    kind_of,
-    read_svmlight,
-    refuse_numbers_as_names,
-    unpacked,
-)
-from fedres.tables.cell_values import as_floats, factorise
+from fedres.simulation.data_files import read_svmlight, unpacked
+from fedres.tables.cell_values import as_floats, factorise, place_of
+from fedres.tables.table_files import KINDS, STANDARD_INPUT, read_frame, shown, table_kind
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[Any]
-WHOLE = re.compile(r"-?\d{1,18}")
+WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 
 
 @dataclass(frozen=True)
@@ -67,20 +62,27 @@ def read_table(
     client: str | None,
     label: str | None,
     time: str | None = None,
+    categorical: Collection[str] = (),
     optional: Collection[str] = (),
     known_clients: Array | None = None,
     width: int = 0,
 ) -> Table:
-    r"""Read a CSV (``.csv``), Parquet (``.parquet``) or svmlight file; rows are sorted by time.
+    r"""Read a file of rows, and sort them by time.
+
+    It is a table if its name ends in ``.csv``, ``.tsv``, ``.jsonl`` (or ``.ndjson``) or
+    ``.parquet``, and otherwise svmlight text.
 
     In svmlight text the target is the label, ``qid:`` the client, and feature 7 is column x7.
 
     Parameters
     ----------
     path
-        The file, also compressed (``.gz``, ``.bz2``, ``.xz``).
+        The file, also compressed (``.gz``, ``.bz2``, ``.xz``); ``-`` is CSV from standard input.
     client, label, time
         The columns that are no features, None for what there is not.
+    categorical
+        Columns of categories, also by wildcards: like those of clients, their values keep the
+        zeros that they begin with.
     optional
         Which of ``client``, ``label`` and ``time`` need not be there. Single rows may then lack
         their client, too.
@@ -100,11 +102,13 @@ def read_table(
     (array(['bob', 'ann'], dtype=object), array([5, 4]), ['genre'])
     """
     path = Path(path)
-    if not path.is_file():
+    if not (path == STANDARD_INPUT or path.is_file()):
         raise ValueError(f"there is no file {path}: give a CSV, Parquet or svmlight file")
-    if kind_of(path) == ".svm":
+    _refuse_two_roles({"client": client, "label": label, "time": time})
+    if table_kind(path) == ".svm":
         return _read_svmlight(path, client, time, optional, width)
-    frame = _read_frame(path)
+    frame = read_frame(path, [*categorical, *([] if client is None else [client])])
+    path = shown(path)
     there = ", ".join(map(str, frame.columns))
     columns = {}
     for role, name in (("client", client), ("label", label), ("time", time)):
@@ -128,21 +132,10 @@ def read_table(
     return table if table.time is None else table.take(np.argsort(table.time, kind="stable"))
 
 
-def _read_frame(path: Path) -> "pd.DataFrame":
-    import pandas as pd
-
-    try:
-        with unpacked(path) as stream:
-            if kind_of(path) == ".parquet":
-                frame = pd.read_parquet(stream)
-            else:
-                frame = pd.read_csv(stream, engine="pyarrow")
-                refuse_numbers_as_names(frame)
-    except DAMAGE as error:
-        raise damaged(path, error) from None
-    if len(frame) == 0:
-        raise damaged(path, "it holds no rows")
-    return frame
+def _refuse_two_roles(columns: Mapping[str, str | None]) -> None:
+    for (role, name), (other, same) in combinations(columns.items(), 2):
+        if name is not None and name == same:
+            raise ValueError(f"{role} and {other} are both column {name!r}: name two columns")
 
 
 def _refuse_missing(path: Path, role: str, column: "pd.Series[Any]") -> None:
@@ -152,7 +145,7 @@ def _refuse_missing(path: Path, role: str, column: "pd.Series[Any]") -> None:
     if missing.any():
         row = int(missing.argmax())
         raise ValueError(
-            f"{path}: row {row + 1} has {column.iloc[row]} for its {role}, in column "
+            f"{path}: {place_of(column, row)} has {column.iloc[row]} for its {role}, in column "
             f"{column.name!r}: fill or remove such rows, {missing.sum()} in all"
         )
 
@@ -186,9 +179,12 @@ def _read_svmlight(
 ) -> Table:
     if time is not None and "time" not in optional:
         raise ValueError(f"{path} is read as svmlight text, which has no times: give a CSV file")
-    with unpacked(path) as stream:
-        # Of two files only one may use feature 0: column numbers must not depend on that.
-        x, y, qid = read_svmlight(path, stream, zero_based=True)
+    try:
+        with unpacked(path) as stream:
+            # Of two files only one may use feature 0: column numbers must not depend on that.
+            x, y, qid = read_svmlight(path, stream, zero_based=True)
+    except ValueError as error:
+        raise ValueError(f"{error}; tables end in {', '.join(KINDS)}") from None
     x.resize(x.shape[0], max(width, x.shape[1]))
     if not np.isfinite(y).all():
         row = int(np.flatnonzero(~np.isfinite(y))[0])
