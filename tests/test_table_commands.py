@@ -64,8 +64,9 @@ def test_fit_says_the_verdict_and_saves_a_model_of_all_rows(folder, tmp_path):
         "Central",
         "FedRes",
         "RMSE",
-        "against Central",
-        "Model: ",
+        "worse off than alone",
+        "Recommended: ",
+        "Saved in ",
     ):
         assert said in done
     html = page.read_text()
@@ -88,6 +89,51 @@ def test_fit_as_json(folder, tmp_path):
     assert found["eta"] == load_model(tmp_path).eta_
     again = json.loads(run("compare", "--data", folder / "ratings.csv", *COLUMNS, "--json"))
     assert again["methods"] == found["methods"]
+
+
+def test_what_is_saved_is_what_is_recommended(tmp_path):
+    """Clients have nothing in common: alone they do best, and that is what is saved."""
+    rng = np.random.default_rng(0)
+    user, x = rng.integers(0, 8, 1600), rng.normal(size=(1600, 2))
+    y = (rng.normal(size=(8, 2))[user] * x).sum(axis=1)
+    table = pd.DataFrame({"user": user, "a": x[:, 0], "b": x[:, 1], "y": y})
+    table.to_csv(tmp_path / "a.csv", index=False)
+    command = ["fit", tmp_path / "a.csv", "--client", "user", "--label", "y", "--local", "a"]
+    page = tmp_path / "page.html"
+    said = run(*command, "--out", tmp_path / "own", "--report", page)
+    assert "Recommended: Independent." in said
+    assert f"Saved in {tmp_path / 'own'}: Independent, as recommended." in said.replace("\n", "")
+    assert "Recommended: Independent." in page.read_text()
+    own = load_model(tmp_path / "own")
+    assert own.method == "independent"
+    found = json.loads(run("compare", "--data", *command[1:], "--json"))
+    assert found["recommended"] == "independent"
+
+    said = run(*command, "--out", tmp_path / "all", "--method", "central")
+    assert "Central, as --method asks; recommended is Independent." in said
+    assert load_model(tmp_path / "all").method == "central"
+    found = json.loads(run(*command, "--out", tmp_path / "all", "--method", "fedres", "--json"))
+    assert (found["method"], found["recommended"]) == ("fedres", "independent")
+    model = load_model(tmp_path / "all")
+    assert (model.method, found["eta"]) == ("fedres", model.eta_)
+
+
+def test_columns_may_be_ignored_and_solvers_chosen(folder, tmp_path):
+    command = [folder / "ratings.csv", *COLUMNS[:4], "--ignore", "item_id,time*", "--json"]
+    found = json.loads(run("fit", *command, "--solver", "erm", "--out", tmp_path))
+    model = load_model(tmp_path)
+    assert model.solver == "erm"
+    assert model.feature_names_in_.tolist() == ["genres", "year"]
+    assert run("predict", tmp_path, folder / "new.csv").startswith("user_id,item_id,genres")
+    again = json.loads(run("compare", "--data", *command, "--solver", "erm"))
+    assert again["methods"] == found["methods"]
+    for options, message in [
+        (["--ignore", "user_id"], "ignore names 'user_id', but the columns are item_id, genres"),
+        (["--solver", "magic"], "unknown solver 'magic'"),
+        (["--method", "magic"], "unknown method 'magic': choose one of auto, independent, central"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            run("fit", folder / "ratings.csv", *COLUMNS, "--out", tmp_path, *options)
 
 
 def test_evaluate_is_what_scikit_learn_says_of_predictions(folder, tmp_path):

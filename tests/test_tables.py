@@ -278,7 +278,8 @@ def test_every_client_keeps_a_row(clients, share, seed):
     table = table_of(client)
     counts = pd.Series(client).value_counts()
     if counts.max() == 1:
-        with pytest.raises(ValueError, match=f"{len(client)} rows are too few"):
+        few = "1 rows are too few" if len(client) == 1 else f"the {len(client)} clients has one row"
+        with pytest.raises(ValueError, match=few):
             hold_out(table, share, seed)
         return
     train, held = hold_out(table, share, seed)
@@ -299,11 +300,41 @@ def test_the_share_is_kept_for_small_clients_too():
     assert set(held.tolist()) != set(other.tolist())
 
 
-def test_the_last_rows_are_held_out_where_there_is_a_time():
-    train, held = hold_out(table_of(np.array([1, 1, 1, 2, 3]), np.arange(5.0)), 0.4)
-    assert_array_equal(train, [0, 1, 2])
-    assert_array_equal(held, [3, 4])
-    assert_array_equal(hold_out(table_of(time=np.arange(2.0), rows=2), 0.1)[1], [1])
+@given(
+    st.lists(st.integers(0, 5), min_size=2, max_size=60),
+    st.floats(0.01, 0.99),
+    st.integers(0, 3),
+)
+def test_the_last_rows_of_each_client_are_held_out_where_there_is_a_time(clients, share, seed):
+    client = np.array(clients)
+    table = table_of(client, np.arange(len(client), dtype=float))
+    if len(set(clients)) == len(clients):
+        with pytest.raises(ValueError, match=f"the {len(client)} clients has one row"):
+            hold_out(table, share, seed)
+        return
+    train, held = hold_out(table, share, seed)
+    assert sorted([*train, *held]) == list(range(len(client)))
+    late = len(client) - int(len(client) * share / 2)
+    known = set(client[train]) & set(client[held])
+    assert known
+    for name in set(clients):
+        own = np.flatnonzero(client == name)
+        of_train, of_held = (np.intersect1d(own, rows) for rows in (train, held))
+        if len(of_train):
+            assert of_train.max() < of_held.min(initial=len(client))
+            assert len(of_held) <= min(max(1, np.ceil(len(own) * share)), len(own) - 1)
+        else:
+            assert own[0] >= late  # new: it came last
+
+
+def test_clients_who_come_last_are_new():
+    client = np.array([1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 3, 3])
+    train, held = hold_out(table_of(client, np.arange(20.0)), 0.2)
+    assert 3 not in client[train]
+    assert {18, 19} < set(held.tolist())
+    assert {1, 2} <= set(client[held])
+    # Without a time nobody comes last.
+    assert 3 in client[hold_out(table_of(client), 0.2)[0]]
 
 
 def test_rows_without_clients_are_those_of_one():

@@ -9,7 +9,7 @@ import typer
 from fedres.cli import table_options as shared
 
 OF_NAMED_SETS = ("clients", "delay", "seeds", "rounds", "alignment", "jobs")
-OF_TABLES = ("label", "time", "categorical", "local", "global_", "task", "seed")
+OF_TABLES = ("label", "time", "categorical", "local", "global_", "task", "ignore", "solver", "seed")
 
 
 def compare(
@@ -34,6 +34,8 @@ def compare(
     local: Annotated[str | None, shared.LOCAL] = None,
     global_: Annotated[str | None, shared.GLOBAL] = None,
     task: Annotated[str | None, shared.TASK] = None,
+    ignore: Annotated[str | None, shared.IGNORE] = None,
+    solver: Annotated[str | None, shared.SOLVER] = None,
     seed: Annotated[int, shared.SEED] = 0,
 ) -> None:
     """Compare Independent, Central and FedRes: does personal + shared pay?
@@ -47,8 +49,8 @@ def compare(
     if client is not None:
         if label is None:
             raise ValueError("--client is given without --label: name the column to predict")
-        columns = shared.ColumnOptions(client, label, time, categorical, local, global_)
-        _compare_on_table(columns, Path(data), task, seed, report, json)
+        columns = shared.ColumnOptions(client, label, time, categorical, local, global_, ignore)
+        _compare_on_table(columns, Path(data), task, solver, seed, report, json)
         return
 
     from fedres.tables.compare_data import compare as run
@@ -89,6 +91,7 @@ def _compare_on_table(
     columns: shared.ColumnOptions,
     data: Path,
     task: str | None,
+    solver: str | None,
     seed: int,
     report: Path | None,
     json: bool,
@@ -98,6 +101,6 @@ def _compare_on_table(
     if report is not None:
         shared.refuse_unwritable(report)
     rows = columns.read(data)
-    model = columns.estimator(rows.y, task, seed)
+    model = columns.estimator(rows.y, task, solver, seed)
     found: Any = run(rows, model=model, seed=seed, progress=True)
     shared.show(found, data, report, json)

@@ -17,7 +17,7 @@ PANEL = "A table of rows (of several columns: a,b or a wildcard such as genre*)"
 CLIENT = typer.Option(help="Column that names the client of a row.", rich_help_panel=PANEL)
 LABEL = typer.Option(help="Column to predict.", rich_help_panel=PANEL)
 TIME = typer.Option(
-    help="Column with the time of a row: the last rows are then held out, otherwise random ones.",
+    help="Column with the time of a row: the last rows of each client are then held out.",
     rich_help_panel=PANEL,
 )
 CATEGORICAL = typer.Option(
@@ -33,6 +33,8 @@ TASK = typer.Option(
     help="numbers or classes (default: texts, and two different numbers, are classes).",
     rich_help_panel=PANEL,
 )
+IGNORE = typer.Option(help="Columns to leave out.", rich_help_panel=PANEL)
+SOLVER = typer.Option(help="How models are found, such as sgd or erm.", rich_help_panel=PANEL)
 SEED = typer.Option(
     help="Decides which rows are held out, and the order of passes.", rich_help_panel=PANEL
 )
@@ -50,6 +52,7 @@ class ColumnOptions(NamedTuple):
     categorical: str | None
     local: str | None
     global_: str | None
+    ignore: str | None
 
     def read(self, path: Path) -> "Table":
         """Read a table to learn from."""
@@ -57,15 +60,16 @@ class ColumnOptions(NamedTuple):
         from fedres.tables.read_table import read_table
 
         with working(f"reading {path}"):
-            return read_table(
+            rows = read_table(
                 path,
                 client=self.client,
                 label=self.label,
                 time=self.time,
                 categorical=_listed(self.categorical) or (),
             )
+        return rows if self.ignore is None else rows.without(_listed(self.ignore) or ())
 
-    def estimator(self, y: Any, task: str | None, seed: int) -> Any:
+    def estimator(self, y: Any, task: str | None, solver: str | None, seed: int) -> Any:
         """The estimator they ask for."""
         from fedres.tables.judging import estimator_for
 
@@ -77,6 +81,7 @@ class ColumnOptions(NamedTuple):
             local_features=_listed(self.local),
             global_features=_listed(self.global_),
             random_state=seed,
+            **({} if solver is None else {"solver": solver}),
         )
 
 
@@ -102,7 +107,7 @@ def show(
 
         print_verdict(verdict, shown(table).name)
         if model:
-            print(f"Model: {model['model']}")
+            print(f"Saved in {model['model']}: {saved(verdict, model['method'])}.")
     if report is not None:
         from fedres.report.verdict_page import write_verdict
         from fedres.simulation.parallel import working
@@ -111,6 +116,15 @@ def show(
             write_verdict(verdict, report, shown(table).name, model)
         if not as_json:
             print(f"Report: {report.resolve()}")
+
+
+def saved(verdict: "TableComparison", method: str) -> str:
+    """Which model was saved, and why."""
+    from fedres.tables.verdict_words import LABELS
+
+    if method == verdict.recommended:
+        return f"{LABELS[method]}, as recommended"
+    return f"{LABELS[method]}, as --method asks; recommended is {LABELS[verdict.recommended]}"
 
 
 def open_model(folder: Path, client: Any = None) -> Any:

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from fedres.report.names import COLOURS
 from fedres.report.page import render
 from fedres.report.plots import one_panel, styled, to_svg
-from fedres.report.verdict_table import LABELS, NOTE, heads, protocol, rows
+from fedres.report.verdict_table import NOTE, heads, protocol, rows
 from fedres.tables.table_comparison import METHODS, ComparedMethod, Group, TableComparison
-from fedres.tables.verdict_words import WORDS, shown
+from fedres.tables.verdict_words import LABELS, WORDS, shown
 
 AGAINST: tuple[ComparedMethod, ...] = ("central", "independent")
 QUESTIONS = {"central": "does personalisation pay?", "independent": "does sharing pay?"}
@@ -36,6 +36,7 @@ def write_verdict(
         protocol=protocol(verdict),
         heads=heads(verdict),
         rows=rows(verdict),
+        new_rows=[] if verdict.new is None else rows(verdict.new),
         note=NOTE,
         model=model,
         figures=[Markup(to_svg(figure)) for figure in figures],

@@ -4,21 +4,19 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fedres.report.names import NAMES
 from fedres.tables.table_comparison import METHODS, ComparedMethod, TableComparison
-from fedres.tables.verdict_words import WORDS, shown
+from fedres.tables.verdict_words import LABELS, WORDS, part, shown
 
-LABELS = {"constant": "Constant", **NAMES}
 NOTE = (
     "± is a 95% interval over clients. FedRes gains what its error is smaller by on the same rows, "
-    "and so many clients are better or worse off by it; in brackets, those whose own held-out rows "
-    "tell by a 95% interval."
+    "and such a share of clients is better or worse off by it; in brackets, those clearly worse "
+    "off: their own held-out rows tell by a 95% interval."
 )
 
 
 def print_verdict(verdict: TableComparison, data: str) -> None:
     """Print what each method reaches on held-out rows, and the verdict."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     table.add_column("method", no_wrap=True)
     for column in heads(verdict)[1:]:
         table.add_column(column.replace(" ", "\n"), justify="right", no_wrap=True)
@@ -34,12 +32,12 @@ def print_verdict(verdict: TableComparison, data: str) -> None:
 
 def protocol(verdict: TableComparison) -> str:
     """What was trained on and what was held out, in words."""
-    which = "the last rows" if verdict.by_time else "random rows of each client"
-    unseen = int((verdict.training_rows_of == 0).sum())
-    also = f", {unseen:,} of them without training rows" if unseen else ""
+    which = "the last" if verdict.by_time else "random ones"
+    new = verdict.new
+    also = "" if new is None else f", and {len(new.client):,} of {len(new.rows_of):,} new clients"
     return (
         f"trained on {verdict.training_rows:,} rows, judged on {len(verdict.client):,} held out "
-        f"({which}), of {len(verdict.rows_of):,} clients{also}"
+        f"({which} of each client), of {len(verdict.rows_of):,} clients{also}"
     )
 
 
@@ -63,9 +61,9 @@ def _scores(verdict: TableComparison, method: ComparedMethod) -> list[str]:
 def _gain(verdict: TableComparison, method: ComparedMethod) -> list[str]:
     if method == "fedres":
         return ["", "", ""]
-    counts = verdict.counts(method)
+    counts, clients = verdict.counts(method), len(verdict.rows_of)
     return [
         shown(verdict.gain_over(method)),
-        f"{counts.gain:,} ({counts.gain_clearly:,})",
-        f"{counts.lose:,} ({counts.lose_clearly:,})",
+        part(counts.gain, clients),
+        f"{part(counts.lose, clients)} ({part(counts.lose_clearly, clients)})",
     ]

@@ -1,5 +1,6 @@
 """All methods trained on some rows of a table, and judged on the others."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -11,12 +12,13 @@ from fedres.simulation.settings import choose
 from fedres.tables.cell_values import factorise
 from fedres.tables.holdout import hold_out
 from fedres.tables.read_table import Table
-from fedres.tables.table_comparison import TableComparison, Task
+from fedres.tables.table_comparison import ComparedMethod, TableComparison, Task
 
 if TYPE_CHECKING:
     from fedres.tables.encoder import EstimatorMethod
     from fedres.tables.estimator import FedResEstimator
 
+CHOSEN = ("eta", "shrinkage", "passes")
 TRAINED: tuple["EstimatorMethod", ...] = ("independent", "central", "fedres")
 
 
@@ -36,11 +38,12 @@ def compare_on_table(
     Parameters
     ----------
     table
-        The rows. If they have times the last are held out, otherwise random ones of each client.
+        The rows. If they have times the last of each client are held out, and all of clients who
+        come last; otherwise random ones of each client.
     model
         An estimator whose parameters are used; if None, what `estimator_for` makes of the labels.
     share
-        The share of rows to hold out.
+        The share of each client's rows to hold out.
     seed
         Decides which rows are held out where there is no time.
     progress
@@ -68,27 +71,34 @@ def compare_on_table(
     if rows.time is not None:
         rows = rows.take(np.argsort(rows.time, kind="stable"))
     train, held = map(rows.take, hold_out(rows, share, seed))
-    fitted = list(
-        with_bar(
-            model.fit_each(TRAINED, train, held),
-            len(TRAINED),
-            "judging on held-out rows" if progress else None,
-        )
-    )
     are_classes = hasattr(model, "predict_proba")
-    errors = [_constant_errors(are_classes, train.y, held.y)]
-    errors += [_errors(one, scores, held.y) for one, scores in fitted]
-    clients, numbers = np.unique(np.asarray(held.client), return_inverse=True)
-    training_rows = np.bincount(np.asarray(train.client), minlength=int(clients.max()) + 1)
-    return TableComparison(
-        "classes" if are_classes else "numbers",
-        rows.time is not None,
-        len(train),
-        numbers,
-        training_rows[clients],
-        dict(zip(("constant", *TRAINED), errors, strict=True)),
-        fitted[-1][0],
-    )
+    errors: dict[ComparedMethod, dict[str, F64]]
+    errors = {"constant": _constant_errors(are_classes, train.y, held.y)}
+    chosen: dict[ComparedMethod, dict[str, Any]] = {}
+    bar = "judging on held-out rows" if progress else None
+    for one, scores in with_bar(model.fit_each(TRAINED, train, held), len(TRAINED), bar):
+        errors[one.method] = _errors(one, scores, held.y)
+        chosen[one.method] = {name: getattr(one, name + "_") for name in CHOSEN}
+    client = np.asarray(held.client)
+    training_rows = np.bincount(np.asarray(train.client), minlength=int(client.max()) + 1)
+
+    def judged(are_judged: NDArray[np.bool_]) -> TableComparison:
+        clients, numbers = np.unique(client[are_judged], return_inverse=True)
+        return TableComparison(
+            "classes" if are_classes else "numbers",
+            rows.time is not None,
+            len(train),
+            numbers,
+            training_rows[clients],
+            {
+                method: {metric: error[are_judged] for metric, error in of_method.items()}
+                for method, of_method in errors.items()
+            },
+        )
+
+    is_known = training_rows[client] > 0
+    new = None if is_known.all() else judged(~is_known)
+    return replace(judged(is_known), new=new, model=one, chosen=chosen)
 
 
 def estimator_for(y: NDArray[Any], task: Task | None = None, **parameters: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from os import PathLike
 from pathlib import Path
@@ -54,6 +54,16 @@ class Table:
         return Table(
             frame, *(None if a is None else a[rows] for a in (self.y, self.client, self.time))
         )
+
+    def without(self, columns: Collection[str]) -> "Table":
+        """The same without some columns, also by wildcards."""
+        from fedres.tables.input_rows import Input
+
+        frame: Any = self.frame
+        if not hasattr(frame, "columns"):
+            raise ValueError(f"there are no names of columns, such as {', '.join(columns)}")
+        unwanted = Input(frame).matching([*columns], "ignore")
+        return replace(self, frame=frame.drop(columns=unwanted))
 
 
 def read_table(
