@@ -70,6 +70,9 @@ def test_fit_says_the_verdict_and_saves_a_model_of_all_rows(folder, tmp_path):
     ):
         assert said in done
     html = page.read_text()
+    for where in (done, html):  # how columns were read
+        for said in ("item_id", "genres", "year", "categories", "number", "seen by", "both"):
+            assert said in where
     assert html.count("<svg") == 4
     for fetched in ("<link", "<script", "src=", "@import", 'href="http'):
         assert fetched not in html
@@ -87,6 +90,10 @@ def test_fit_as_json(folder, tmp_path):
     clients = found["gain_of_fedres"]["central"]["clients"]
     assert clients["gain"] + clients["lose"] + clients["same"] == found["held_out_clients"]
     assert found["eta"] == load_model(tmp_path).eta_
+    kinds = {column["name"]: column["kind"] for column in found["columns"]}
+    assert kinds == {
+        "item_id": "categories", "genres": "categories", "year": "number", "timestamp": "number",
+    }  # fmt: skip
     again = json.loads(run("compare", "--data", folder / "ratings.csv", *COLUMNS, "--json"))
     assert again["methods"] == found["methods"]
 
@@ -134,6 +141,20 @@ def test_columns_may_be_ignored_and_solvers_chosen(folder, tmp_path):
     ]:
         with pytest.raises(ValueError, match=message):
             run("fit", folder / "ratings.csv", *COLUMNS, "--out", tmp_path, *options)
+
+
+def test_doubtful_columns_are_told_of_even_if_training_fails(folder, tmp_path):
+    ratings = pd.read_csv(folder / "ratings.csv")
+    ratings["year"] = ratings["year"].astype(float)
+    ratings.loc[1100, "year"] = 1e30  # among the rows held out
+    ratings["price"] = ["n/a?", *(f"{i / 7:.3f}" for i in range(1199))]
+    ratings.to_csv(tmp_path / "odd.csv", index=False)
+    arguments = ["compare", "--data", tmp_path / "odd.csv", *COLUMNS, "--time", "timestamp"]
+    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    said = " ".join(done.stdout.split())
+    assert "1e+30 in line 1102 is so far out" in said
+    assert "read as categories for 'n/a?'" in said
+    assert "warning" not in done.stderr.lower()
 
 
 def test_evaluate_is_what_scikit_learn_says_of_predictions(folder, tmp_path):

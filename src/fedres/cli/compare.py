@@ -102,5 +102,7 @@ def _compare_on_table(
         shared.refuse_unwritable(report)
     rows = columns.read(data)
     model = columns.estimator(rows.y, task, solver, seed)
-    found: Any = run(rows, model=model, seed=seed, progress=True)
-    shared.show(found, data, report, json)
+    with shared.quiet():
+        readings = shared.how_columns_are_read(rows, model, json)
+        found: Any = run(rows, model=model, seed=seed, progress=True)
+    shared.show(found, data, report, json, readings)

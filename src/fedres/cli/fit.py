@@ -47,9 +47,11 @@ def fit(
     columns = shared.ColumnOptions(client, label, time, categorical, local, global_, ignore)
     rows = columns.read(table)
     model = columns.estimator(rows.y, task, solver, seed)
-    found = compare_on_table(rows, model=model, seed=seed, progress=True)
+    with shared.quiet():
+        readings = shared.how_columns_are_read(rows, model, json)
+        found = compare_on_table(rows, model=model, seed=seed, progress=True)
     saved: Any = found.recommended if method == AUTO else method
-    with working("training on all rows"):
+    with working("training on all rows"), shared.quiet():
         # What is saved is what was judged: the same choices, and more rows.
         chosen = found.chosen[saved]
         model.set_params(method=saved, **chosen).fit(rows.frame, rows.y, rows.client)
@@ -64,4 +66,4 @@ def fit(
         "local_features": model.encoder_.width_local,
         **chosen,
     }
-    shared.show(found, table, report, json, summary)
+    shared.show(found, table, report, json, readings, summary)

@@ -2,6 +2,9 @@
 
 import json
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -10,6 +13,7 @@ import typer
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fedres.tables.column_notes import ColumnReading
     from fedres.tables.read_table import Table
     from fedres.tables.table_comparison import TableComparison
 
@@ -89,11 +93,41 @@ def _listed(text: str | None) -> list[str] | None:
     return None if text is None else [name for name in text.split(",") if name]
 
 
+def how_columns_are_read(rows: "Table", model: Any, as_json: bool) -> "list[ColumnReading]":
+    """How columns are read; printed before anything is learned, should that fail."""
+    from fedres.tables.column_notes import readings
+    from fedres.tables.encoder import Encoder
+
+    encoder = Encoder.fit(
+        rows.frame,
+        categorical=model.categorical_features,
+        local=model.local_features,
+        global_=model.global_features,
+    )
+    columns = readings(encoder, rows.frame, model.categorical_features)
+    if not as_json:
+        from fedres.report.columns_table import print_columns
+
+        print_columns(columns)
+    return columns
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Leave out warnings of columns: the table of how they are read has them."""
+    from fedres.tables.column_notes import ColumnWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ColumnWarning)
+        yield
+
+
 def show(
     verdict: "TableComparison",
     table: Path,
     report: Path | None,
     as_json: bool,
+    columns: "list[ColumnReading]",
     model: dict[str, Any] | None = None,
 ) -> None:
     """Print a verdict, and what is to be said of the model, and write the report."""
@@ -101,7 +135,8 @@ def show(
 
     model = model or {}
     if as_json:
-        print(json.dumps({**verdict.to_dict(), **model}, indent=2))
+        read = [column._asdict() for column in columns]
+        print(json.dumps({"columns": read, **verdict.to_dict(), **model}, indent=2))
     else:
         from fedres.report.verdict_table import print_verdict
 
@@ -113,7 +148,7 @@ def show(
         from fedres.simulation.parallel import working
 
         with working("writing the report"):
-            write_verdict(verdict, report, shown(table).name, model)
+            write_verdict(verdict, report, shown(table).name, columns, model)
         if not as_json:
             print(f"Report: {report.resolve()}")
 

@@ -1,6 +1,6 @@
 """A verdict as a page, and its figures."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +8,12 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from fedres.report.columns_table import COLUMN_HEADS, columns_in_words
 from fedres.report.names import COLOURS
 from fedres.report.page import render
 from fedres.report.plots import one_panel, styled, to_svg
 from fedres.report.verdict_table import NOTE, heads, protocol, rows
+from fedres.tables.column_notes import ColumnReading
 from fedres.tables.table_comparison import METHODS, ComparedMethod, Group, TableComparison
 from fedres.tables.verdict_words import LABELS, WORDS, shown
 
@@ -21,7 +23,11 @@ GREY = "#94a3b8"
 
 
 def write_verdict(
-    verdict: TableComparison, path: Path, data: str, model: Mapping[str, Any]
+    verdict: TableComparison,
+    path: Path,
+    data: str,
+    columns: Sequence[ColumnReading],
+    model: Mapping[str, Any],
 ) -> None:
     """Write a verdict as a page; `model` is what is to be said of a model that was trained."""
     figures = [
@@ -38,6 +44,8 @@ def write_verdict(
         rows=rows(verdict),
         new_rows=[] if verdict.new is None else rows(verdict.new),
         note=NOTE,
+        column_heads=COLUMN_HEADS,
+        columns=columns_in_words(columns),
         model=model,
         figures=[Markup(to_svg(figure)) for figure in figures],
     )

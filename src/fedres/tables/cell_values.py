@@ -25,10 +25,11 @@ def are_numbers(values: Values) -> bool:
     import pandas as pd
 
     is_duration = pd.api.types.is_timedelta64_dtype(values.dtype)
-    return pd.api.types.is_numeric_dtype(values.dtype) or is_duration or _are_times(values, NUMBERS)
+    return pd.api.types.is_numeric_dtype(values.dtype) or is_duration or are_times(values, NUMBERS)
 
 
-def _are_times(values: "pd.Series[Any]", or_objects: Iterable[str] = ()) -> bool:
+def are_times(values: "pd.Series[Any]", or_objects: Iterable[str] = ()) -> bool:
+    """Whether the values of a column are dates or times."""
     import pandas as pd
 
     if values.dtype == object:
@@ -52,7 +53,7 @@ def as_floats(name: str, values: Values) -> F64:
 def _series_as_floats(name: str, values: "pd.Series[Any]") -> F64:
     import pandas as pd
 
-    if _are_times(values):
+    if are_times(values):
         values = pd.to_datetime(values, utc=True) - pd.Timestamp(0, tz="UTC")
     if pd.api.types.is_timedelta64_dtype(values.dtype):
         values = values.dt.total_seconds()

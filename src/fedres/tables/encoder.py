@@ -1,5 +1,6 @@
 """From rows of a table to the two views of a federation; learned once, kept as JSON."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,6 +12,7 @@ from scipy import sparse
 from fedres.core.feature_limit import clipped
 from fedres.core.types import F32, Matrix
 from fedres.tables.cell_values import are_numbers
+from fedres.tables.column_notes import ColumnWarning, doubt
 from fedres.tables.columns import (
     Category,
     Column,
@@ -129,6 +131,10 @@ class Encoder:
                 if rows.source == "array" or name in named
             ]
             usual = _narrowest(columns)
+            for column in columns:
+                if why := doubt(column, rows[column.name], column.name in as_category):
+                    message = f"column {column.name!r}: {why}"
+                    warnings.warn(message, ColumnWarning, stacklevel=2)
         number = {column.name: i for i, column in enumerate(columns)}
         global_numbers, local_numbers = (
             tuple(sorted(number[name] for name in side))
