@@ -1,6 +1,7 @@
 """fit, evaluate, predict, inspect and compare on tables, from end to end."""
 
 import json
+from io import StringIO
 
 import numpy as np
 import pandas as pd
@@ -203,11 +204,39 @@ def test_unseen_and_missing_clients_get_the_global_model(folder, tmp_path):
         tmp_path / "out.csv",
     ]
     done = CliRunner().invoke(app, [str(one) for one in arguments])
-    assert "nobody.csv names no client (column user_id): the global model alone" in done.stderr
+    assert "nobody.csv names no client (column user_id): all rows are predicted" in done.stderr
     assert set(pd.read_csv(tmp_path / "out.csv").prediction) == {unseen}
-    printed = run("predict", folder / "model", tmp_path / "three.csv").splitlines()
+    arguments = ["predict", folder / "model", tmp_path / "three.csv"]
+    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    assert "three.csv has 2 of 3 rows of clients that the model does not know, such as 12345" in (
+        done.stderr
+    )
+    printed = done.stdout.splitlines()
     assert printed[0].endswith(",prediction")
     assert len(printed) == 4
+
+
+def test_ids_keep_their_zeros_from_fit_to_inspect(folder, tmp_path):
+    ratings = pd.read_csv(folder / "ratings.csv")
+    padded = ratings.assign(
+        user_id=ratings.user_id.map("{:05d}".format), item_id=ratings.item_id.map("{:04d}".format)
+    )
+    padded.to_csv(tmp_path / "padded.csv", index=False)
+    run("fit", tmp_path / "padded.csv", *COLUMNS, "--out", tmp_path / "model")
+    model = load_model(tmp_path / "model")
+    assert {len(client) for client in model.clients_} == {5}
+    assert all(f"item_id={item:04d}" in model.encoder_.names_global for item in ratings.item_id)
+    found = json.loads(run("evaluate", tmp_path / "model", tmp_path / "padded.csv", "--json"))
+    assert found["unseen_clients"] == 0
+    first = json.loads(run("inspect", tmp_path / "model", "--client", "00007", "--json"))
+    assert first["client"] == "00007"
+    scored = pd.read_csv(
+        StringIO(run("predict", tmp_path / "model", tmp_path / "padded.csv")), dtype=str
+    )
+    assert scored["item_id"].tolist() == padded["item_id"].tolist()
+    features = padded[model.feature_names_in_]
+    expected = model.predict(features, padded["user_id"])
+    np.testing.assert_allclose(scored["prediction"].astype(float), expected)
 
 
 def test_inspect_shows_features_and_clients(folder):
@@ -309,7 +338,11 @@ def test_ratings_are_generated(tmp_path):
         ("user_id,stars,x\na,1,2\n", [], "has no column 'rating' for the label"),
         ("user_id,rating,x\na,1,2\nb,,2\n", [], "line 3 has nan for its label"),
         ("user_id,rating,x\na,1,2\n,3,2\n", [], "line 3 has nan for its client"),
-        ("user_id,rating,x\na,yes,2\nb,yes,3\na,yes,4\na,yes,1\n", [], "only one class, 'yes'"),
+        (
+            "user_id,rating,x\na,yes,2\nb,yes,3\na,yes,4\na,yes,1\n",
+            [],
+            "the label is 'yes' in every row",
+        ),
         (
             "user_id,rating,x\na,1,2\nb,2,3\na,3,1\n",
             ["--local", "y"],
@@ -321,7 +354,9 @@ def test_ratings_are_generated(tmp_path):
             ["--task", "numbers"],
             "such as 'u' are no numbers",
         ),
-        ("user_id,rating,x\na,1,2\n", [], "1 rows are too few"),
+        ("user_id,rating,x\na,1,2\nb,2,3\nc,4,1\n", [], "each of the 3 clients has one row"),
+        ("user_id,rating,x\na,1,2\na,1,3\n", [], "the label is 1 in every row"),
+        ("user_id,rating,x\na,1,2\n", ["--label", "user_id"], "client and label are both column"),
         ("user_id,rating\na,1\nb,2\na,3\n", [], "rows of 0 columns to learn from"),
         ("user_id,rating,x\na,1,2\n", ["--report", "/no/such/page.html"], "cannot write /no/such"),
     ],

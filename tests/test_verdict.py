@@ -362,6 +362,7 @@ def test_numbers_are_shown_to_the_digits_that_are_certain():
         ([0, 1, 1], FedResClassifier),
         ([0.5, 1.0, 1.5], FedResRegressor),
         ([1, 2, 3], FedResRegressor),
+        ([0.0, 1.0], FedResClassifier),
     ],
 )
 def test_labels_tell_the_task(labels, kind):
@@ -371,4 +372,30 @@ def test_labels_tell_the_task(labels, kind):
 def test_a_task_may_be_named():
     assert type(estimator_for(np.array([1, 2, 3]), "classes")) is FedResClassifier
     with pytest.raises(ValueError, match="unknown task 'both': choose one of numbers, classes"):
-        estimator_for(np.array([1]), "both")
+        estimator_for(np.array([1, 2]), "both")
+
+
+def test_two_fractions_are_numbers_and_that_is_said():
+    with pytest.warns(UserWarning, match=r"labels 0.25 and 1.75 are taken for numbers, not for"):
+        assert type(estimator_for(np.array([1.75, 0.25, 1.75]))) is FedResRegressor
+    assert type(estimator_for(np.array([1.75, 0.25]), "numbers")) is FedResRegressor
+
+
+@pytest.mark.parametrize(
+    ("labels", "task", "message"),
+    [
+        ([3.0, 3.0], None, "the label is 3.0 in every row: there is nothing to learn"),
+        (["a", "a"], "classes", "the label is 'a' in every row"),
+        ([1.0, 2.5, 3.0], "classes", "labels such as 2.5 are no classes: write classes as texts"),
+    ],
+)
+def test_labels_that_teach_nothing(labels, task, message):
+    with pytest.raises(ValueError, match=message):
+        estimator_for(np.array(labels), task)
+
+
+def test_clients_with_a_row_each_cannot_be_judged():
+    X, y, _ = table(personal=0.5, rows=30)
+    for time in (None, np.arange(30)):
+        with pytest.raises(ValueError, match="each of the 30 clients has one row, and needs one"):
+            compare(X, label=y, client=np.arange(30), time=time)

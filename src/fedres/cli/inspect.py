@@ -72,7 +72,7 @@ def _columns(encoder: Any, side: str) -> list[str] | None:
 
 
 def _one(folder: Path, client: str) -> dict[str, Any]:
-    from fedres.tables.read_table import WHOLE
+    from fedres.tables.client_ids import WHOLE
     from fedres.tables.storage import open_folder
 
     # What is typed is a text, even where clients are numbers.

@@ -187,15 +187,25 @@ def known_columns(model: Any, path: Path, table: "Table") -> Any:
 
 
 def or_nobody(client: Any, model: Any, path: Path) -> Any:
-    """The clients of rows, or none with a line that says so."""
-    if client is None and len(model.clients_) > 1 and model.method != "central":
+    """The clients of rows, or none; a line says whom the model does not know."""
+    if len(model.clients_) <= 1 or model.method == "central":
+        return client
+    if client is None:
         column = f" (column {model.client})" if model.client else ""
-        print(
-            f"fedres: {path} names no client{column}: the global model alone predicts",
-            file=sys.stderr,
-        )
+        _say(f"{path} names no client{column}: all rows are predicted without local models")
         return False
+    known = {*model.clients_}
+    new = [id_ for id_ in client.tolist() if id_ not in known]
+    if 0 < len(new) < len(client):  # of none known the model tells
+        _say(
+            f"{path} has {len(new):,} of {len(client):,} rows of clients that the model does not "
+            f"know, such as {new[0]!r}: these rows are predicted without local models"
+        )
     return client
+
+
+def _say(sentence: str) -> None:
+    print(f"fedres: {sentence}", file=sys.stderr)
 
 
 def refuse_unwritable(path: Path, is_table: bool = False) -> None:

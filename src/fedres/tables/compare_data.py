@@ -41,12 +41,13 @@ def compare(
     Parameters
     ----------
     data
-        A table: a DataFrame, an array, a sparse matrix, the path of a file (all with `client` and
-        `label`) or a `Table`. Or a data set: a `Dataset`, a name, or a path without `client`.
+        A table: a DataFrame (of pandas, polars or pyarrow), an array, a sparse matrix, the path of
+        a file (all with `client` and `label`) or a `Table`. Or a data set: a `Dataset`, a name, or
+        a path without `client`.
     client, label, time
         Of a table, the columns that name the client of a row, what to predict, and if known the
-        time; or instead of a name, a value a row. The last rows are held out if there is a time,
-        otherwise random ones of each client.
+        time; or instead of a name, a value a row. The last rows of each client are held out if
+        there is a time, and all of clients who come last; otherwise random ones of each client.
     model
         Of a table, an estimator whose parameters are used; by default one that suits the labels.
     share, seed
@@ -110,6 +111,7 @@ def _table(data: Any, parts: dict[str, Any], categorical: Collection[str]) -> "T
     import numpy as np
 
     from fedres.tables.cell_values import as_floats
+    from fedres.tables.input_rows import as_pandas
     from fedres.tables.read_table import Table, read_table
 
     if isinstance(data, Table):
@@ -122,6 +124,7 @@ def _table(data: Any, parts: dict[str, Any], categorical: Collection[str]) -> "T
         return data
     if isinstance(data, str | PathLike):
         return read_table(data, **parts, categorical=categorical)
+    data, parts = as_pandas(data), {name: as_pandas(values) for name, values in parts.items()}
     named = {name: column for name, column in parts.items() if isinstance(column, str)}
     for name, column in named.items():
         if column not in getattr(data, "columns", ()):

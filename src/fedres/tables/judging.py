@@ -1,5 +1,6 @@
 """All methods trained on some rows of a table, and judged on the others."""
 
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -102,7 +103,7 @@ def compare_on_table(
 
 
 def estimator_for(y: NDArray[Any], task: Task | None = None, **parameters: Any) -> Any:
-    """An estimator for these labels: texts, truth values or two different numbers are classes.
+    """An estimator for labels: texts, truth values or two different whole numbers are classes.
 
     Parameters
     ----------
@@ -123,11 +124,31 @@ def estimator_for(y: NDArray[Any], task: Task | None = None, **parameters: Any) 
     from fedres.tables.classifier import FedResClassifier
     from fedres.tables.regressor import FedResRegressor
 
+    different = pd.unique(y)
+    if len(different) == 1:
+        raise ValueError(
+            f"the label is {different.tolist()[0]!r} in every row: there is nothing to learn, so "
+            "name another column"
+        )
+    are_numbers = y.dtype.kind in "iuf"
+    fractions = different[different % 1 != 0] if y.dtype.kind == "f" else different[:0]
     if task is None:
-        task = "numbers" if y.dtype.kind in "iuf" and len(pd.unique(y)) > 2 else "classes"
+        task = "numbers" if are_numbers and (len(different) > 2 or len(fractions)) else "classes"
+        if task == "numbers" and len(different) == 2:
+            first, second = sorted(different.tolist())
+            warnings.warn(
+                f"the labels {first} and {second} are taken for numbers, not for two classes: "
+                "write classes as texts or whole numbers",
+                stacklevel=2,
+            )
     choose("task", task, get_args(Task))
-    if task == "numbers" and y.dtype.kind not in "biuf":
+    if task == "numbers" and not are_numbers and y.dtype.kind != "b":
         raise ValueError(f"labels such as {y[0]!r} are no numbers: let the task be classes")
+    if task == "classes" and len(fractions):
+        raise ValueError(
+            f"labels such as {fractions.tolist()[0]} are no classes: write classes as texts or "
+            "whole numbers, or let the task be numbers"
+        )
     return (FedResRegressor if task == "numbers" else FedResClassifier)(**parameters)
 
 

@@ -1,6 +1,5 @@
 """Tables of users: files of rows, each with a client, a label and perhaps a time."""
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -15,13 +14,13 @@ from scipy import sparse
 from fedres.core.types import F64, I64
 from fedres.simulation.data_files import read_svmlight, unpacked
 from fedres.tables.cell_values import as_floats, factorise, place_of
+from fedres.tables.client_ids import WHOLE
 from fedres.tables.table_files import KINDS, STANDARD_INPUT, read_frame, shown, table_kind
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[Any]
-WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 
 
 @dataclass(frozen=True)
