@@ -312,9 +312,10 @@ def test_models_of_one_side_are_inspected(method, tmp_path):
     model.fit(table[["genres", "year", "user_id"]], table.rating).save(tmp_path)
     found = json.loads(run("inspect", tmp_path, "--json"))
     assert found["clients"] == 5
+    assert found["method"] == method
     assert len(found["leaning_on_local_model"]) == (0 if method == "central" else 5)
     assert found["local"]["columns"] == ([] if method == "central" else ["genres", "year"])
-    assert "norms" in run("inspect", tmp_path)
+    assert f"method    {method}, solver" in run("inspect", tmp_path)
     if method == "central":
         with pytest.raises(ValueError, match="is central: it has no local models"):
             run("inspect", tmp_path, "--client", "1")

@@ -24,9 +24,9 @@ def print_verdict(verdict: TableComparison, data: str) -> None:
         # A terminal has no room for both intervals.
         table.add_row(method, error, other.split(" ")[0], *gain)
     console = Console()
-    console.print(f"{data}: {protocol(verdict)}", highlight=False, markup=False)
+    console.print(f"{data}: {protocol(verdict)}\n", highlight=False, markup=False)
     console.print(table)
-    console.print(verdict.verdict(), highlight=False)
+    console.print(f"\n{verdict.verdict()}", highlight=False)
     console.print(NOTE, style="dim", highlight=False)
 
 

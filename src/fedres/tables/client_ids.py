@@ -55,11 +55,11 @@ class Clients:
             return np.full(rows, self.find_one(NAMELESS))
         codes, ids = _factorise(client, rows)
         numbers = np.array([*map(self.find_one, ids), -1], np.int64)
-        if loud and rows and (numbers < 0).all():
+        if loud and rows and self._number and (numbers < 0).all():
             such = f", such as {ids[0]!r}," if ids else ""
             warnings.warn(
                 f"the model knows no client of these rows{such} but {len(self):,} others, such as "
-                f"{next(iter(self._number), None)!r}: all rows are predicted without local models",
+                f"{next(iter(self._number))!r}: all rows are predicted without local models",
                 stacklevel=4,
             )
         return numbers[codes]
