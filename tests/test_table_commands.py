@@ -239,6 +239,19 @@ def test_ids_keep_their_zeros_from_fit_to_inspect(folder, tmp_path):
     np.testing.assert_allclose(scored["prediction"].astype(float), expected)
 
 
+def test_new_rows_from_standard_input(folder):
+    new = (folder / "new.csv").read_text()
+    done = CliRunner().invoke(app, ["predict", str(folder / "model"), "-"], input=new)
+    assert done.stdout == run("predict", folder / "model", folder / "new.csv")
+    assert "standard input has 20 of 300 rows of clients" in done.stderr
+    with pytest.raises(ValueError, match=r"^standard input has no column 'item_id', which the mod"):
+        raise (
+            CliRunner()
+            .invoke(app, ["evaluate", str(folder / "model"), "-"], input="user_id,rating\n1,2\n")
+            .exception
+        )
+
+
 def test_inspect_shows_features_and_clients(folder):
     found = json.loads(run("inspect", folder / "model", "--json"))
     model = load_model(folder / "model")

@@ -218,8 +218,9 @@ def test_labels_are_as_given(tmp_path, labels):
         (
             "a.csv",
             "user,stars,day\na,2,3\nb,2,soon\n",
-            "column 'day' has .* in line [23], which is not a number",
+            "'day' has .* in line [23], which is not a number.*; times are numbers, or dates as yyyy",
         ),
+        ("a.csv", "user,stars,day\na,2,31.12.2020\n", "'31.12.2020' in line 2, .* as yyyy-mm-dd"),
         ("a.parquet", "user,stars", "cut short or damaged: "),
         ("a.csv.gz", None, "cut short or damaged: "),
         ("a.svm", "1 qid:1 1:1\n2 qid:1 1:1\n", "svmlight text, which has no times"),

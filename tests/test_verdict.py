@@ -178,6 +178,10 @@ def test_every_kind_of_table_is_the_same_table(tmp_path):
         ({"data": Table(FRAME)}, "a table needs a client"),
         ({"data": Table(FRAME), "client": "user"}, "client is for other kinds of tables"),
         ({"data": FRAME, "client": "who", "label": "stars"}, "no column 'who' for the client"),
+        (
+            {"data": FRAME, "client": "user", "label": "user"},
+            "client and label are both column 'us",
+        ),
         ({"data": FRAME, "client": "user", "label": "stars", "delay": 0}, "delay is for data sets"),
         ({"data": FRAME, "client": "user", "label": "stars", "n_jobs": 1}, "n_jobs is for data"),
     ],

@@ -28,6 +28,7 @@ def evaluate(
     import numpy as np
 
     from fedres.tables.read_table import read_table
+    from fedres.tables.table_files import shown
 
     loaded = shared.open_model(model)
     columns = getattr(loaded, "columns_", None)
@@ -46,7 +47,7 @@ def evaluate(
         width=loaded.n_features_in_,
     )
     found = {
-        **_metrics(loaded, table, rows, columns["label"]),
+        **_metrics(loaded, shown(table), rows, columns["label"]),
         "rows": len(rows),
         "unseen_clients": 0,
     }

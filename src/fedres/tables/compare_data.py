@@ -112,7 +112,7 @@ def _table(data: Any, parts: dict[str, Any], categorical: Collection[str]) -> "T
 
     from fedres.tables.cell_values import as_floats
     from fedres.tables.input_rows import as_pandas
-    from fedres.tables.read_table import Table, read_table
+    from fedres.tables.read_table import Table, read_table, refuse_two_roles
 
     if isinstance(data, Table):
         _refuse(parts, "other kinds of tables: a Table has its own")
@@ -124,6 +124,7 @@ def _table(data: Any, parts: dict[str, Any], categorical: Collection[str]) -> "T
         return data
     if isinstance(data, str | PathLike):
         return read_table(data, **parts, categorical=categorical)
+    refuse_two_roles(parts)
     data, parts = as_pandas(data), {name: as_pandas(values) for name, values in parts.items()}
     named = {name: column for name, column in parts.items() if isinstance(column, str)}
     for name, column in named.items():

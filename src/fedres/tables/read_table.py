@@ -113,7 +113,7 @@ def read_table(
     path = Path(path)
     if not (path == STANDARD_INPUT or path.is_file()):
         raise ValueError(f"there is no file {path}: give a CSV, Parquet or svmlight file")
-    _refuse_two_roles({"client": client, "label": label, "time": time})
+    refuse_two_roles({"client": client, "label": label, "time": time})
     if table_kind(path) == ".svm":
         return _read_svmlight(path, client, time, optional, width)
     frame = read_frame(path, [*categorical, *([] if client is None else [client])])
@@ -134,17 +134,25 @@ def read_table(
             frame,
             columns["label"].to_numpy(copy=True) if "label" in columns else None,
             client_ids(columns["client"], known_clients) if "client" in columns else None,
-            as_floats(str(time), columns["time"]) if "time" in columns else None,
+            _times(columns["time"]) if "time" in columns else None,
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     return table if table.time is None else table.take(np.argsort(table.time, kind="stable"))
 
 
-def _refuse_two_roles(columns: Mapping[str, str | None]) -> None:
+def refuse_two_roles(columns: Mapping[str, Any]) -> None:
+    """Refuse a column that is to be two of client, label and time."""
     for (role, name), (other, same) in combinations(columns.items(), 2):
-        if name is not None and name == same:
+        if isinstance(name, str) and isinstance(same, str) and name == same:
             raise ValueError(f"{role} and {other} are both column {name!r}: name two columns")
+
+
+def _times(column: "pd.Series[Any]") -> F64:
+    try:
+        return as_floats(str(column.name), column)
+    except ValueError as error:
+        raise ValueError(f"{error}; times are numbers, or dates as yyyy-mm-dd") from None
 
 
 def _refuse_missing(path: Path, role: str, column: "pd.Series[Any]") -> None:
