@@ -16,6 +16,7 @@ from scipy import sparse
 from fedres.tables.columns import Hashed, Number, OneHot, Scaled
 from fedres.tables.encoder import Encoder
 
+hashing = pytest.mark.filterwarnings("ignore::fedres.tables.column_notes.ColumnWarning")
 FILMS = pd.DataFrame(
     {
         "year": [1990.0, 2000.0, np.nan],
@@ -169,6 +170,7 @@ def hashed_beyond(categories, bits=18):
     return patch.multiple("fedres.tables.columns", MAX_CATEGORIES=categories, HASH_BITS=bits)
 
 
+@hashing
 def test_unknown_categories_have_no_feature_or_their_bucket():
     new = pd.DataFrame({"g": ["c", None]})
     one_hot = Encoder.fit(pd.DataFrame({"g": ["a", "b"]}))
@@ -181,6 +183,7 @@ def test_unknown_categories_have_no_feature_or_their_bucket():
     assert hashed.names_global == [f"g#{i}" for i in range(8)]
 
 
+@hashing
 def test_too_many_categories_are_hashed():
     frame = pd.DataFrame({"g": list("abc")})
     with hashed_beyond(3):
@@ -286,6 +289,7 @@ def tables(draw):
     )
 
 
+@hashing
 @given(tables(), tables(), st.sampled_from([None, 2, 5]))
 def test_one_row_is_as_all_rows_and_storage_changes_nothing(table, new, bits):
     with hashed_beyond(0, bits) if bits else nullcontext():

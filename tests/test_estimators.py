@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fedres import FedResClassifier, FedResRegressor, register_with_river
+from fedres import FedResClassifier, FedResRegressor, compare, register_with_river
 from fedres.tables.client_ids import Clients
 from fedres.tables.sgd_tuning import split_for_tuning
 
@@ -109,7 +110,10 @@ def test_unseen_clients_get_the_global_model(fitted):
     shared = fitted.global_model_
     expected = x_global @ shared.weights + shared.constant
     for client in (["nobody"] * 20, [7] * 20, [None] * 20, False):
-        np.testing.assert_allclose(fitted.predict(X[:20], client=client), expected, atol=1e-4)
+        told = pytest.warns(UserWarning, match="knows no client") if client else nullcontext()
+        with told:
+            predicted = fitted.predict(X[:20], client=client)
+        np.testing.assert_allclose(predicted, expected, atol=1e-4)
     assert not np.allclose(fitted.predict(X[:20], client=user[:20]), expected, atol=1e-2)
 
 
@@ -313,7 +317,11 @@ def test_numbers_and_strings_name_clients():
     clients = Clients()
     assert clients.learn(pd.Series([5, 7, 5]), 3).tolist() == [0, 1, 0]
     assert clients.find(np.array([7.0, 5.0]), 2).tolist() == [1, 0]
-    assert clients.find(["7"], 1).tolist() == [-1]
+    assert clients.find(["ann", "07"], 2).tolist() == [-1, -1]
+    with pytest.raises(ValueError, match="client '7' is unknown, and 7 is known: give ids as they"):
+        clients.find(["ann", "7"], 2)
+    with pytest.raises(ValueError, match="client 7 is unknown, and '7' is known"):
+        Clients(["7"]).find_one(7)
     with pytest.raises(ValueError, match="ids such as 5, and 'ann' is of another kind"):
         clients.learn(["ann"], 1)
     assert clients.ids == [5, 7]
@@ -434,6 +442,53 @@ def test_in_cross_validation():
     # scikit-learn keeps groups to itself: the model would hear of no client.
     with pytest.raises(ValueError, match=NOBODY):
         cross_val_score(FedResRegressor(), X, y, groups=user, cv=GroupKFold(3))
+    # Of folds by client, those to be predicted are never those learned from.
+    model = FedResRegressor(client="user", passes=1)
+    named = pd.DataFrame(X, columns=["a", "b"]).assign(user=user)
+    with pytest.warns(UserWarning, match=r"the model knows no client of these rows, such as \d"):
+        cross_val_score(model, named, y, groups=user, cv=GroupKFold(3))
+
+
+def test_clients_who_are_all_unknown_are_told_of():
+    X, y, user = ratings(600)
+    model = FedResRegressor(passes=1).fit(X, y, user)
+    expected = model.predict(X, client=False)
+    all_new = "no client of these rows, such as 'new 4', but 30 others, such as 'user .*': all rows"
+    with pytest.warns(UserWarning, match=all_new):
+        predicted = model.predict(X, client=["new 4"] * 600)
+    np.testing.assert_array_equal(predicted, expected)
+    with pytest.warns(UserWarning, match="no client of these rows but 30 others"):
+        model.score(X, y, client=[None] * 600)
+    some = np.where(np.arange(600) < 1, user, "new 4")
+    assert (model.predict(X, client=some)[1:] == expected[1:]).all()  # new clients come in use
+    model.set_params(method="central").fit(X, y, user).predict(X, client=["new 4"] * 600)
+
+
+@pytest.mark.parametrize("kind", ["pyarrow", "polars", "polars, lazy"])
+def test_tables_of_other_libraries(kind):
+    X, y, user = ratings(400)
+    frame = X.assign(user=user, stars=y)
+    library = pytest.importorskip(kind.split(",")[0])
+    if kind == "pyarrow":
+        table = library.Table.from_pandas(frame)
+        features, columns = table.select(list(X)), [table["stars"], table["user"]]
+    else:
+        table = library.from_pandas(frame)
+        features, columns = table.select(list(X)), [table["stars"], table["user"]]
+        if kind == "polars, lazy":
+            features, table = features.lazy(), table.lazy()
+    expected = FedResRegressor(passes=1).fit(X, y, user)
+    model = FedResRegressor(passes=1).fit(features, *columns)
+    assert model.feature_names_in_.tolist() == list(X)
+    np.testing.assert_array_equal(
+        model.predict(features, client=columns[1]), expected.predict(X, user)
+    )
+    assert model.score(features, *columns) == expected.score(X, y, user)
+    found = compare(table, client="user", label="stars", model=FedResRegressor(passes=1))
+    as_pandas = compare(frame, client="user", label="stars", model=FedResRegressor(passes=1))
+    assert found.verdict() == as_pandas.verdict()
+    liked = FedResClassifier(passes=1).fit(features, np.where(y > 0, "yes", "no"), columns[1])
+    assert liked.classes_.tolist() == ["no", "yes"]
 
 
 def test_in_a_grid_search_without_routing():

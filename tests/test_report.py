@@ -73,4 +73,4 @@ def test_drawing_leaves_the_style_of_the_user_alone(name, compared, studied, jud
 
 @pytest.mark.usefixtures("users_style")
 def test_pages_leave_the_style_of_the_user_alone(judged, tmp_path):
-    verdict_page.write_verdict(judged, tmp_path / "verdict.html", "a table", {})
+    verdict_page.write_verdict(judged, tmp_path / "verdict.html", "a table", [], {})

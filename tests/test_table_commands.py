@@ -1,6 +1,7 @@
 """fit, evaluate, predict, inspect and compare on tables, from end to end."""
 
 import json
+from io import StringIO
 
 import numpy as np
 import pandas as pd
@@ -64,11 +65,15 @@ def test_fit_says_the_verdict_and_saves_a_model_of_all_rows(folder, tmp_path):
         "Central",
         "FedRes",
         "RMSE",
-        "against Central",
-        "Model: ",
+        "worse off than alone",
+        "Recommended: ",
+        "Saved in ",
     ):
         assert said in done
     html = page.read_text()
+    for where in (done, html):  # how columns were read
+        for said in ("item_id", "genres", "year", "categories", "number", "seen by", "both"):
+            assert said in where
     assert html.count("<svg") == 4
     for fetched in ("<link", "<script", "src=", "@import", 'href="http'):
         assert fetched not in html
@@ -86,8 +91,71 @@ def test_fit_as_json(folder, tmp_path):
     clients = found["gain_of_fedres"]["central"]["clients"]
     assert clients["gain"] + clients["lose"] + clients["same"] == found["held_out_clients"]
     assert found["eta"] == load_model(tmp_path).eta_
+    kinds = {column["name"]: column["kind"] for column in found["columns"]}
+    assert kinds == {
+        "item_id": "categories", "genres": "categories", "year": "number", "timestamp": "number",
+    }  # fmt: skip
     again = json.loads(run("compare", "--data", folder / "ratings.csv", *COLUMNS, "--json"))
     assert again["methods"] == found["methods"]
+
+
+def test_what_is_saved_is_what_is_recommended(tmp_path):
+    """Clients have nothing in common: alone they do best, and that is what is saved."""
+    rng = np.random.default_rng(0)
+    user, x = rng.integers(0, 8, 1600), rng.normal(size=(1600, 2))
+    y = (rng.normal(size=(8, 2))[user] * x).sum(axis=1)
+    table = pd.DataFrame({"user": user, "a": x[:, 0], "b": x[:, 1], "y": y})
+    table.to_csv(tmp_path / "a.csv", index=False)
+    command = ["fit", tmp_path / "a.csv", "--client", "user", "--label", "y", "--local", "a"]
+    page = tmp_path / "page.html"
+    said = run(*command, "--out", tmp_path / "own", "--report", page)
+    assert "Recommended: Independent." in said
+    assert f"Saved in {tmp_path / 'own'}: Independent, as recommended." in said.replace("\n", "")
+    assert "Recommended: Independent." in page.read_text()
+    own = load_model(tmp_path / "own")
+    assert own.method == "independent"
+    found = json.loads(run("compare", "--data", *command[1:], "--json"))
+    assert found["recommended"] == "independent"
+
+    said = run(*command, "--out", tmp_path / "all", "--method", "central")
+    assert "Central, as --method asks; recommended is Independent." in said
+    assert load_model(tmp_path / "all").method == "central"
+    found = json.loads(run(*command, "--out", tmp_path / "all", "--method", "fedres", "--json"))
+    assert (found["method"], found["recommended"]) == ("fedres", "independent")
+    model = load_model(tmp_path / "all")
+    assert (model.method, found["eta"]) == ("fedres", model.eta_)
+
+
+def test_columns_may_be_ignored_and_solvers_chosen(folder, tmp_path):
+    command = [folder / "ratings.csv", *COLUMNS[:4], "--ignore", "item_id,time*", "--json"]
+    found = json.loads(run("fit", *command, "--solver", "erm", "--out", tmp_path))
+    model = load_model(tmp_path)
+    assert model.solver == "erm"
+    assert model.feature_names_in_.tolist() == ["genres", "year"]
+    assert run("predict", tmp_path, folder / "new.csv").startswith("user_id,item_id,genres")
+    again = json.loads(run("compare", "--data", *command, "--solver", "erm"))
+    assert again["methods"] == found["methods"]
+    for options, message in [
+        (["--ignore", "user_id"], "ignore names 'user_id', but the columns are item_id, genres"),
+        (["--solver", "magic"], "unknown solver 'magic'"),
+        (["--method", "magic"], "unknown method 'magic': choose one of auto, independent, central"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            run("fit", folder / "ratings.csv", *COLUMNS, "--out", tmp_path, *options)
+
+
+def test_doubtful_columns_are_told_of_even_if_training_fails(folder, tmp_path):
+    ratings = pd.read_csv(folder / "ratings.csv")
+    ratings["year"] = ratings["year"].astype(float)
+    ratings.loc[1100, "year"] = 1e30  # among the rows held out
+    ratings["price"] = ["n/a?", *(f"{i / 7:.3f}" for i in range(1199))]
+    ratings.to_csv(tmp_path / "odd.csv", index=False)
+    arguments = ["compare", "--data", tmp_path / "odd.csv", *COLUMNS, "--time", "timestamp"]
+    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    said = " ".join(done.stdout.split())
+    assert "1e+30 in line 1102 is so far out" in said
+    assert "read as categories for 'n/a?'" in said
+    assert "warning" not in done.stderr.lower()
 
 
 def test_evaluate_is_what_scikit_learn_says_of_predictions(folder, tmp_path):
@@ -136,11 +204,52 @@ def test_unseen_and_missing_clients_get_the_global_model(folder, tmp_path):
         tmp_path / "out.csv",
     ]
     done = CliRunner().invoke(app, [str(one) for one in arguments])
-    assert "nobody.csv names no client (column user_id): the global model alone" in done.stderr
+    assert "nobody.csv names no client (column user_id): all rows are predicted" in done.stderr
     assert set(pd.read_csv(tmp_path / "out.csv").prediction) == {unseen}
-    printed = run("predict", folder / "model", tmp_path / "three.csv").splitlines()
+    arguments = ["predict", folder / "model", tmp_path / "three.csv"]
+    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    assert "three.csv has 2 of 3 rows of clients that the model does not know, such as 12345" in (
+        done.stderr
+    )
+    printed = done.stdout.splitlines()
     assert printed[0].endswith(",prediction")
     assert len(printed) == 4
+
+
+def test_ids_keep_their_zeros_from_fit_to_inspect(folder, tmp_path):
+    ratings = pd.read_csv(folder / "ratings.csv")
+    padded = ratings.assign(
+        user_id=ratings.user_id.map("{:05d}".format), item_id=ratings.item_id.map("{:04d}".format)
+    )
+    padded.to_csv(tmp_path / "padded.csv", index=False)
+    run("fit", tmp_path / "padded.csv", *COLUMNS, "--out", tmp_path / "model")
+    model = load_model(tmp_path / "model")
+    assert {len(client) for client in model.clients_} == {5}
+    assert all(f"item_id={item:04d}" in model.encoder_.names_global for item in ratings.item_id)
+    found = json.loads(run("evaluate", tmp_path / "model", tmp_path / "padded.csv", "--json"))
+    assert found["unseen_clients"] == 0
+    first = json.loads(run("inspect", tmp_path / "model", "--client", "00007", "--json"))
+    assert first["client"] == "00007"
+    scored = pd.read_csv(
+        StringIO(run("predict", tmp_path / "model", tmp_path / "padded.csv")), dtype=str
+    )
+    assert scored["item_id"].tolist() == padded["item_id"].tolist()
+    features = padded[model.feature_names_in_]
+    expected = model.predict(features, padded["user_id"])
+    np.testing.assert_allclose(scored["prediction"].astype(float), expected)
+
+
+def test_new_rows_from_standard_input(folder):
+    new = (folder / "new.csv").read_text()
+    done = CliRunner().invoke(app, ["predict", str(folder / "model"), "-"], input=new)
+    assert done.stdout == run("predict", folder / "model", folder / "new.csv")
+    assert "standard input has 20 of 300 rows of clients" in done.stderr
+    with pytest.raises(ValueError, match=r"^standard input has no column 'item_id', which the mod"):
+        raise (
+            CliRunner()
+            .invoke(app, ["evaluate", str(folder / "model"), "-"], input="user_id,rating\n1,2\n")
+            .exception
+        )
 
 
 def test_inspect_shows_features_and_clients(folder):
@@ -216,9 +325,10 @@ def test_models_of_one_side_are_inspected(method, tmp_path):
     model.fit(table[["genres", "year", "user_id"]], table.rating).save(tmp_path)
     found = json.loads(run("inspect", tmp_path, "--json"))
     assert found["clients"] == 5
+    assert found["method"] == method
     assert len(found["leaning_on_local_model"]) == (0 if method == "central" else 5)
     assert found["local"]["columns"] == ([] if method == "central" else ["genres", "year"])
-    assert "norms" in run("inspect", tmp_path)
+    assert f"method    {method}, solver" in run("inspect", tmp_path)
     if method == "central":
         with pytest.raises(ValueError, match="is central: it has no local models"):
             run("inspect", tmp_path, "--client", "1")
@@ -240,9 +350,13 @@ def test_ratings_are_generated(tmp_path):
         ("user_id,rating\n", [], "holds no rows"),
         ("user,rating,x\na,1,2\n", [], "has no column 'user_id' for the client"),
         ("user_id,stars,x\na,1,2\n", [], "has no column 'rating' for the label"),
-        ("user_id,rating,x\na,1,2\nb,,2\n", [], "row 2 has nan for its label"),
-        ("user_id,rating,x\na,1,2\n,3,2\n", [], "row 2 has nan for its client"),
-        ("user_id,rating,x\na,yes,2\nb,yes,3\na,yes,4\na,yes,1\n", [], "only one class, 'yes'"),
+        ("user_id,rating,x\na,1,2\nb,,2\n", [], "line 3 has nan for its label"),
+        ("user_id,rating,x\na,1,2\n,3,2\n", [], "line 3 has nan for its client"),
+        (
+            "user_id,rating,x\na,yes,2\nb,yes,3\na,yes,4\na,yes,1\n",
+            [],
+            "the label is 'yes' in every row",
+        ),
         (
             "user_id,rating,x\na,1,2\nb,2,3\na,3,1\n",
             ["--local", "y"],
@@ -254,7 +368,9 @@ def test_ratings_are_generated(tmp_path):
             ["--task", "numbers"],
             "such as 'u' are no numbers",
         ),
-        ("user_id,rating,x\na,1,2\n", [], "1 rows are too few"),
+        ("user_id,rating,x\na,1,2\nb,2,3\nc,4,1\n", [], "each of the 3 clients has one row"),
+        ("user_id,rating,x\na,1,2\na,1,3\n", [], "the label is 1 in every row"),
+        ("user_id,rating,x\na,1,2\n", ["--label", "user_id"], "client and label are both column"),
         ("user_id,rating\na,1\nb,2\na,3\n", [], "rows of 0 columns to learn from"),
         ("user_id,rating,x\na,1,2\n", ["--report", "/no/such/page.html"], "cannot write /no/such"),
     ],
@@ -285,8 +401,8 @@ def test_fit_refuses_to_write_over_anything_but_a_model(folder, tmp_path):
         (["evaluate", "nothing", "new.csv"], "nothing holds no model"),
         (["evaluate", "model", "none.csv"], "there is no file"),
         (["evaluate", "model", "unlabelled.csv"], "has no column 'rating' for the label"),
-        (["evaluate", "model", "words.csv"], "words.csv: column 'rating' has 'good' in row 0"),
-        (["evaluate", "classes", "new.csv"], "row 1 has the label '"),
+        (["evaluate", "model", "words.csv"], "words.csv: column 'rating' has 'good' in line 2"),
+        (["evaluate", "classes", "new.csv"], "line 2 has the label '"),
         (["predict", "model", "narrow.csv"], "has no column 'genres', which the model needs"),
         (["predict", "model", "scored.csv"], "has a column 'prediction' already"),
         (["predict", "model", "new.csv", "--out", "out.txt"], "name a .csv or .parquet file"),

@@ -1,6 +1,7 @@
 import bz2
 import gzip
 import lzma
+from io import BytesIO, TextIOWrapper
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from fedres.tables.cell_values import categories_in
+from fedres.tables.encoder import Encoder
 from fedres.tables.holdout import hold_out
 from fedres.tables.ratings import generate
 from fedres.tables.read_table import Table, read_table
@@ -56,6 +59,76 @@ def test_rows_keep_their_order_without_time_and_within_one_time(tmp_path):
     assert table.y is None
 
 
+FILMS = """{"user": "ann", "genre": ["Action", "Comedy"], "stars": 4, "day": "2020-01-03"}
+{"user": "bob", "stars": 5, "day": "2020-01-01"}
+{"user": "ann", "genre": ["Drama"], "stars": 1, "day": "2020-01-02"}
+"""
+
+
+@pytest.mark.parametrize("pack", ["", ".gz"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("a.tsv", TEXT.replace(",", "\t")), ("a.jsonl", FILMS), ("a.ndjson", FILMS)],
+)
+def test_other_files_hold_the_same_table(tmp_path, name, text, pack):
+    table = read_table(put(tmp_path / (name + pack), text), **ROLES)
+    expected = read_table(put(tmp_path / "a.csv", TEXT), **ROLES)
+    assert table.client.tolist() == expected.client.tolist()
+    assert_array_equal(table.y, expected.y)
+    assert_array_equal(table.time, expected.time)
+    listed = [list(categories_in(value)) for value in table.frame["genre"]]
+    assert listed == [[], ["Drama"], ["Action", "Comedy"]]
+
+
+def test_standard_input(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(TEXT.replace("ann", "07").encode())))
+    table = read_table("-", **ROLES)
+    assert table.client.tolist() == ["bob", "07", "07"]
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"user,stars\n1,2\n")))
+    with pytest.raises(ValueError, match=r"^standard input has no column 'day' for the time"):
+        read_table("-", **ROLES)
+
+
+def test_zeros_that_ids_begin_with_are_kept(tmp_path):
+    path = put(tmp_path / "a.csv", "user,shop,zip\n007,01,1\n7,1,2\n0,,3\n")
+    table = read_table(path, client="user", label=None, categorical=["sh*"])
+    assert table.client.tolist() == ["007", "7", "0"]
+    assert table.frame["shop"].fillna("-").tolist() == ["01", "1", "-"]
+    assert table.frame["zip"].tolist() == [1, 2, 3]
+    numbers = read_table(path, client="zip", label=None, categorical=["shop", "user"])
+    assert numbers.client.dtype == np.int64
+
+
+def test_zeros_that_numbers_begin_with_are_not_dropped_in_silence(tmp_path):
+    path = put(tmp_path / "a.csv", "user,zip,share\na,7,0.5\nb,01234,00\n")
+    with pytest.warns(UserWarning, match="'zip' has '01234', which is read as the number 1234:"):
+        table = read_table(path, client="user", label=None)
+    assert table.frame["zip"].tolist() == [7, 1234]
+
+
+@pytest.mark.parametrize("text", ["user,stadt\nann,Köln\nbob,\n", "user,größe\nann,3\n"])
+def test_latin_1_is_read_and_said(tmp_path, text):
+    path = tmp_path / "a.csv"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.warns(UserWarning, match="is not UTF-8 and was read as Latin-1"):
+        frame = read_table(path, client="user", label=None).frame
+    path.write_text(text, encoding="utf-8")
+    pd.testing.assert_frame_equal(frame, read_table(path, client="user", label=None).frame)
+
+
+def test_no_column_has_two_roles(tmp_path):
+    path = put(tmp_path / "a.csv", TEXT)
+    with pytest.raises(ValueError, match="client and label are both column 'user': name two"):
+        read_table(path, client="user", label="user")
+
+
+def test_errors_name_the_line_of_the_file_though_rows_are_sorted(tmp_path):
+    path = put(tmp_path / "a.csv", "user,t,n\na,3,1\nb,2,inf\nc,1,2\n")
+    table = read_table(path, client="user", label=None, time="t")
+    with pytest.raises(ValueError, match="column 'n' has inf in line 3, which is not a finite"):
+        Encoder.fit(table.frame)
+
+
 SVMLIGHT = "1.5 qid:7 1:2 3:1\n-1 qid:9 2:3\n"
 
 
@@ -97,6 +170,7 @@ def test_what_may_be_absent(tmp_path):
         ([17, 4], np.array(["17", "x"], object), ["17", "4"]),
         (["17", "x"], np.array([17, 4]), [17, "x"]),
         (["17", "4"], np.array([17, 4]), [17, 4]),
+        (["017", "4"], np.array([17, 4]), ["017", 4]),
     ],
 )
 def test_client_ids_are_whole_numbers_or_strings(tmp_path, ids, known, expected):
@@ -136,19 +210,23 @@ def test_labels_are_as_given(tmp_path, labels):
         (
             "a.csv",
             "user,stars,day\n1,2,3\n1,,3\n",
-            "row 2 has nan for its label, in column 'stars'",
+            "line 3 has nan for its label, in column 'stars'",
         ),
-        ("a.csv", "user,stars,day\n1,2,3\n1,inf,3\n", "row 2 has inf for its label"),
-        ("a.csv", "user,stars,day\n1,2,3\n,2,3\n,2,3\n", "row 2 has nan for its client.*2 in all"),
-        ("a.csv", "user,stars,day\na,2,3\nb,2,\n", "row 2 has nan for its time"),
+        ("a.csv", "user,stars,day\n1,2,3\n1,inf,3\n", "line 3 has inf for its label"),
+        ("a.csv", "user,stars,day\n1,2,3\n,2,3\n,2,3\n", "line 3 has nan for its client.*2 in all"),
+        ("a.csv", "user,stars,day\na,2,3\nb,2,\n", "line 3 has nan for its time"),
         (
             "a.csv",
             "user,stars,day\na,2,3\nb,2,soon\n",
-            "column 'day' has .*, which is not a number",
+            "'day' has .* in line [23], which is not a number.*; times are numbers, or dates",
         ),
+        ("a.csv", "user,stars,day\na,2,31.12.2020\n", "'31.12.2020' in line 2, .* as yyyy-mm-dd"),
         ("a.parquet", "user,stars", "cut short or damaged: "),
         ("a.csv.gz", None, "cut short or damaged: "),
         ("a.svm", "1 qid:1 1:1\n2 qid:1 1:1\n", "svmlight text, which has no times"),
+        ("a.tsv", "user\tstars\tday\n1\t2\t3\n1\t\t3\n", "line 3 has nan for its label"),
+        ("a.jsonl", '{"user": 1, "stars": null, "day": 3}\n', "line 1 has None for its label"),
+        ("a.jsonl", '{"user": 1}\n{"user": "b"}\n', "changed from number to string in row 1"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path, name, text, message):
@@ -168,6 +246,7 @@ def test_what_is_wrong_is_said(tmp_path, name, text, message):
         ("1 qid:1 1:1\nnan qid:1 1:1\n", "row 2 has nan for its label"),
         ("1 qid:1 1:1\n2 qid:1 1:nan\n", "row 2 has a feature that is not finite"),
         ("1\n", "holds no rows of features"),
+        ("user,stars\n1,2\n", r"read as svmlight text\); tables end in .csv, .tsv"),
     ],
 )
 def test_what_is_wrong_in_svmlight_is_said(tmp_path, text, message):
@@ -200,7 +279,8 @@ def test_every_client_keeps_a_row(clients, share, seed):
     table = table_of(client)
     counts = pd.Series(client).value_counts()
     if counts.max() == 1:
-        with pytest.raises(ValueError, match=f"{len(client)} rows are too few"):
+        few = "1 rows are too few" if len(client) == 1 else f"the {len(client)} clients has one row"
+        with pytest.raises(ValueError, match=few):
             hold_out(table, share, seed)
         return
     train, held = hold_out(table, share, seed)
@@ -221,11 +301,41 @@ def test_the_share_is_kept_for_small_clients_too():
     assert set(held.tolist()) != set(other.tolist())
 
 
-def test_the_last_rows_are_held_out_where_there_is_a_time():
-    train, held = hold_out(table_of(np.array([1, 1, 1, 2, 3]), np.arange(5.0)), 0.4)
-    assert_array_equal(train, [0, 1, 2])
-    assert_array_equal(held, [3, 4])
-    assert_array_equal(hold_out(table_of(time=np.arange(2.0), rows=2), 0.1)[1], [1])
+@given(
+    st.lists(st.integers(0, 5), min_size=2, max_size=60),
+    st.floats(0.01, 0.99),
+    st.integers(0, 3),
+)
+def test_the_last_rows_of_each_client_are_held_out_where_there_is_a_time(clients, share, seed):
+    client = np.array(clients)
+    table = table_of(client, np.arange(len(client), dtype=float))
+    if len(set(clients)) == len(clients):
+        with pytest.raises(ValueError, match=f"the {len(client)} clients has one row"):
+            hold_out(table, share, seed)
+        return
+    train, held = hold_out(table, share, seed)
+    assert sorted([*train, *held]) == list(range(len(client)))
+    late = len(client) - int(len(client) * share / 2)
+    known = set(client[train]) & set(client[held])
+    assert known
+    for name in set(clients):
+        own = np.flatnonzero(client == name)
+        of_train, of_held = (np.intersect1d(own, rows) for rows in (train, held))
+        if len(of_train):
+            assert of_train.max() < of_held.min(initial=len(client))
+            assert len(of_held) <= min(max(1, np.ceil(len(own) * share)), len(own) - 1)
+        else:
+            assert own[0] >= late  # new: it came last
+
+
+def test_clients_who_come_last_are_new():
+    client = np.array([1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 3, 3])
+    train, held = hold_out(table_of(client, np.arange(20.0)), 0.2)
+    assert 3 not in client[train]
+    assert {18, 19} < set(held.tolist())
+    assert {1, 2} <= set(client[held])
+    # Without a time nobody comes last.
+    assert 3 in client[hold_out(table_of(client), 0.2)[0]]
 
 
 def test_rows_without_clients_are_those_of_one():

@@ -12,12 +12,14 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss
 
 from fedres import FedResClassifier, FedResRegressor, compare
+from fedres.report.verdict_table import print_verdict
 from fedres.simulation.intervals import Interval, interval
 from fedres.tables.encoder import Encoder
+from fedres.tables.holdout import hold_out
 from fedres.tables.judging import estimator_for
 from fedres.tables.read_table import Table, read_table
 from fedres.tables.table_comparison import OTHERS, TableComparison, _groups
-from fedres.tables.verdict_words import sentence, shown
+from fedres.tables.verdict_words import part, shown
 
 LOCAL = ["x0", "x1"]
 FRAME = pd.DataFrame({"user": [1, 2], "stars": [1.0, 2.0], "x": [0, 1]})
@@ -78,8 +80,8 @@ def test_classes_are_judged_by_log_loss():
         assert accuracies[0] < accuracies[1] < 1
 
 
-def test_the_last_rows_are_held_out_whatever_their_order():
-    X, y, user = table(personal=0.5, rows=400)
+def test_the_last_rows_of_each_client_are_held_out_whatever_their_order():
+    X, y, user = table(personal=0.5, rows=400, users=20)
     time, shuffled = np.arange(400), np.random.default_rng(0).permutation(400)
     model = FedResRegressor(eta=0.1, shrinkage=1.0, passes=1)
     verdict = compare(X, label=y, client=user, time=time, model=model)
@@ -90,15 +92,44 @@ def test_the_last_rows_are_held_out_whatever_their_order():
         time=time[shuffled],
         model=model,
     )
-    assert verdict.training_rows == 320
+    train, held = hold_out(Table(X, y, user, time), 0.2)
+    assert verdict.training_rows == len(train)
     assert verdict.by_time
     expected = verdict.score("constant", "mae").mean
-    assert expected == pytest.approx(np.abs(y[320:] - y[:320].mean()).mean())
+    assert expected == pytest.approx(np.abs(y[held] - y[train].mean()).mean())
     assert mixed.score("constant", "mae").mean == pytest.approx(expected)
     assert mixed.score("fedres", "rmse") == pytest.approx(verdict.score("fedres", "rmse"))
-    counts = pd.Series(user[:320]).value_counts()
-    held = np.unique(user[320:])
-    assert sorted(verdict.training_rows_of) == sorted(counts.reindex(held, fill_value=0))
+    counts = pd.Series(user[train]).value_counts()
+    assert sorted(verdict.training_rows_of) == sorted(counts[np.unique(user[held])])
+
+
+def test_known_and_new_clients_are_judged_apart():
+    """On rows by time alone, half of the judged clients are new and hide what is personal."""
+    X, y, user = table(personal=0.7, users=60)
+    order = np.argsort(user // 20, kind="stable")  # a third of the clients comes last
+    X, y, user = X[order], y[order], user[order]
+    user[-200:] += 100 * (np.arange(200) // 20)
+    verdict = compare(
+        X, label=y, client=user, time=np.arange(3000), model=FedResRegressor(local_features=LOCAL)
+    )
+    assert (verdict.training_rows_of > 0).all()
+    assert (verdict.new.training_rows_of == 0).all()
+    assert verdict.gain_over("central").mean > verdict.gain_over("central").half
+    assert verdict.new.gain_over("central").mean < verdict.gain_over("central").mean / 2
+    head, new, last = verdict.verdict().splitlines()
+    assert head.startswith("Personal + shared pays: FedRes (RMSE 0.")
+    assert new.startswith(f"New clients ({len(verdict.new.rows_of)}, without training rows): Fed")
+    assert last == "Recommended: FedRes."
+    plain = json.loads(json.dumps(verdict.to_dict()))
+    found = plain["new_clients"]
+    rows = plain["training_rows"] + plain["held_out_rows"] + found["held_out_rows"]
+    assert rows == 3000
+    score = verdict.new.score("fedres", "rmse").mean
+    assert found["methods"]["fedres"]["rmse"] == score
+    assert f"{score:.2f}"[:4] in new
+    first, second, *_ = verdict.by_training_rows("central")
+    assert (first.low, first.clients) == (0, len(verdict.new.rows_of))
+    assert second.low == 1
 
 
 def test_frames_sparse_matrices_and_lists_are_taken():
@@ -147,6 +178,10 @@ def test_every_kind_of_table_is_the_same_table(tmp_path):
         ({"data": Table(FRAME)}, "a table needs a client"),
         ({"data": Table(FRAME), "client": "user"}, "client is for other kinds of tables"),
         ({"data": FRAME, "client": "who", "label": "stars"}, "no column 'who' for the client"),
+        (
+            {"data": FRAME, "client": "user", "label": "user"},
+            "client and label are both column 'us",
+        ),
         ({"data": FRAME, "client": "user", "label": "stars", "delay": 0}, "delay is for data sets"),
         ({"data": FRAME, "client": "user", "label": "stars", "n_jobs": 1}, "n_jobs is for data"),
     ],
@@ -201,15 +236,19 @@ def test_rows_are_encoded_once_for_all_methods(kind, monkeypatch):
 def test_a_class_that_only_held_out_rows_have_costs_all_methods_the_same():
     X, y, user = table(personal=0.5, rows=300)
     labels = np.where(y > 0, "yes", "no").astype(object)
-    labels[-1] = "maybe"
+    labels[-1], user[-30:] = "maybe", 3
     verdict = compare(
         X, label=labels, client=user, time=np.arange(300), model=FedResClassifier(passes=1, eta=0.1)
     )
+    train, held = hold_out(Table(X, labels, user, np.arange(300)), 0.2)
+    held = held[np.isin(user[held], user[train])]
+    assert held[-1] == 299
     last = [verdict.errors[method]["log_loss"][-1] for method in (*OTHERS, "fedres")]
     assert np.isfinite(last).all()
     assert len(set(last)) == 1
-    constant = np.tile([(labels[:240] == "no").mean(), (labels[:240] == "yes").mean()], (59, 1))
-    expected = log_loss(labels[240:-1].astype(str), constant, labels=["no", "yes"])
+    shares = [(labels[train] == label).mean() for label in ("no", "yes")]
+    constant = np.tile(shares, (len(held) - 1, 1))
+    expected = log_loss(labels[held[:-1]].astype(str), constant, labels=["no", "yes"])
     assert verdict.errors["constant"]["log_loss"][:-1].mean() == pytest.approx(expected)
 
 
@@ -249,28 +288,59 @@ def test_groups_hold_every_client_once_and_are_not_too_small(training_rows):
 
 
 @pytest.mark.parametrize(
-    ("gains", "head"),
+    ("gains", "head", "recommended"),
     [
-        ((2.0, 2.0, 2.0), "Personal + shared pays"),
-        ((2.0, 0.0, 2.0), "Personalisation pays, sharing makes no clear difference"),
-        ((2.0, -1.0, 2.0), "Clients do best alone"),
-        ((0.0, 2.0, 2.0), "Sharing pays, personalisation makes no clear difference"),
-        ((-1.0, 2.0, 2.0), "Sharing pays, personalisation does not"),
-        ((-1.0, -1.0, 2.0), "Personal or shared alone is better than both together"),
-        ((2.0, 2.0, 0.0), "These features tell little, a constant does as well"),
+        ((2.0, 2.0, 2.0), "Personal + shared pays", "FedRes"),
+        ((2.0, 0.0, 2.0), "Personalisation pays, sharing makes no clear difference", "FedRes"),
+        ((2.0, -1.0, 2.0), "Clients do best alone", "Independent"),
+        ((0.0, 2.0, 2.0), "Sharing pays, personalisation makes no clear difference", "Central"),
+        ((0.05, 2.0, 2.0), "Sharing pays, personalisation makes no clear difference", "FedRes"),
+        ((-1.0, 2.0, 2.0), "Sharing pays, personalisation does not", "Central"),
+        ((-1.0, -1.2, 2.0), "Personal or shared alone is better than both", "Independent"),
+        ((-1.2, -1.0, 2.0), "Personal or shared alone is better than both", "Central"),
+        ((2.0, 2.0, 0.0), "These features tell little, a constant does as well", "FedRes"),
     ],
 )
-def test_the_sentence_says_what_the_gains_are(gains, head):
-    noise = 0.1 * np.array([-1, 1] * 10)
+def test_the_sentence_says_what_the_gains_are(gains, head, recommended):
+    noise = 0.2 * np.array([-1, 1] * 10)
     errors = {
-        method: {"rmse": 2 + gain + noise * (gain == 0)}
+        method: {"rmse": 2 + gain + noise * (0 <= gain < 0.1)}
         for method, gain in zip(("central", "independent", "constant"), gains, strict=True)
     }
     errors = {name: {"rmse": np.broadcast_to(e["rmse"], 20)} for name, e in errors.items()}
     client = np.arange(20)
     errors["fedres"] = {"rmse": np.full(20, 2.0) + 0.01 * (client % 3)}
     verdict = TableComparison("numbers", True, 9, client, client, errors)
-    assert sentence(verdict).startswith(f"{head}: FedRes (RMSE 1.41")
+    first, last = verdict.verdict().splitlines()
+    assert first.startswith(f"{head}")
+    assert ": FedRes (RMSE 1.41" in first
+    assert last == f"Recommended: {recommended}."
+
+
+def test_the_share_of_clients_who_would_be_worse_off_is_said():
+    errors = [1, 1, 1, 1.0, 4, 4, 6, 6.1, 1, 9, 3]
+    verdict = made(errors, [0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4])
+    said = "40% of 5 clients would be worse off than alone (20% clearly) and 40% than with Central"
+    assert said in verdict.verdict()
+    assert [part(n, 1000) for n in (0, 1, 994, 999, 1000)] == ["0%", "<1%", ">99%", ">99%", "100%"]
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e-3, 1.0, 1e5, 1e12])
+@pytest.mark.parametrize("noise", [0.02, 1.0])
+def test_the_table_fits_a_terminal_with_many_clients(unit, noise, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    client = np.repeat(np.arange(86_000), 3)
+    rng = np.random.default_rng(0)
+    errors = {
+        method: dict.fromkeys(("rmse", "mae"), unit * scale * rng.random(len(client)) ** noise)
+        for method, scale in zip((*OTHERS, "fedres"), (9.0, 1.5, 1.4, 1.0), strict=True)
+    }
+    training_rows = np.arange(86_000) + 1
+    print_verdict(TableComparison("numbers", True, 10**6, client, training_rows, errors), "a.csv")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not any("…" in line for line in lines)
+    assert any("86,000 clients" in line for line in lines)
 
 
 def test_one_client_cannot_tell():
@@ -283,7 +353,9 @@ def test_one_client_cannot_tell():
 def test_numbers_are_shown_to_the_digits_that_are_certain():
     assert shown(Interval(1.23456, 0.00789)) == "1.2346 ± 0.0079"
     assert shown(Interval(-0.5, np.nan)) == "-0.5"
-    assert shown(Interval(2e6, 3e4)) == "2,000,000 ± 30,000"
+    assert shown(Interval(2e5, 3e4)) == "200,000 ± 30,000"
+    assert shown(Interval(2e6, 3e4)) == "2e+06 ± 3e+04"
+    assert shown(Interval(0.0, 0.02)) == "0.000 ± 0.020"
 
 
 @pytest.mark.parametrize(
@@ -294,6 +366,7 @@ def test_numbers_are_shown_to_the_digits_that_are_certain():
         ([0, 1, 1], FedResClassifier),
         ([0.5, 1.0, 1.5], FedResRegressor),
         ([1, 2, 3], FedResRegressor),
+        ([0.0, 1.0], FedResClassifier),
     ],
 )
 def test_labels_tell_the_task(labels, kind):
@@ -303,4 +376,30 @@ def test_labels_tell_the_task(labels, kind):
 def test_a_task_may_be_named():
     assert type(estimator_for(np.array([1, 2, 3]), "classes")) is FedResClassifier
     with pytest.raises(ValueError, match="unknown task 'both': choose one of numbers, classes"):
-        estimator_for(np.array([1]), "both")
+        estimator_for(np.array([1, 2]), "both")
+
+
+def test_two_fractions_are_numbers_and_that_is_said():
+    with pytest.warns(UserWarning, match=r"labels 0.25 and 1.75 are taken for numbers, not for"):
+        assert type(estimator_for(np.array([1.75, 0.25, 1.75]))) is FedResRegressor
+    assert type(estimator_for(np.array([1.75, 0.25]), "numbers")) is FedResRegressor
+
+
+@pytest.mark.parametrize(
+    ("labels", "task", "message"),
+    [
+        ([3.0, 3.0], None, "the label is 3.0 in every row: there is nothing to learn"),
+        (["a", "a"], "classes", "the label is 'a' in every row"),
+        ([1.0, 2.5, 3.0], "classes", "labels such as 2.5 are no classes: write classes as texts"),
+    ],
+)
+def test_labels_that_teach_nothing(labels, task, message):
+    with pytest.raises(ValueError, match=message):
+        estimator_for(np.array(labels), task)
+
+
+def test_clients_with_a_row_each_cannot_be_judged():
+    X, y, _ = table(personal=0.5, rows=30)
+    for time in (None, np.arange(30)):
+        with pytest.raises(ValueError, match="each of the 30 clients has one row, and needs one"):
+            compare(X, label=y, client=np.arange(30), time=time)

@@ -1,6 +1,8 @@
 """The command line. Heavy libraries are imported by the command that needs them."""
 
 import sys
+import warnings
+from typing import Any
 
 import typer
 
@@ -37,11 +39,16 @@ def _version(version: bool = typer.Option(False, "--version", help="Print the ve
 
 def main() -> None:
     """Run a command; a mistake of the user's is one sentence and exit code 2."""
+    warnings.showwarning = _warn  # type: ignore[assignment]
     try:
         app()
     except (ValueError, OSError) as error:
         print(f"fedres: {_words(error)}", file=sys.stderr)
         sys.exit(2)
+
+
+def _warn(message: Warning | str, *_: Any) -> None:
+    print(f"fedres: warning: {message}", file=sys.stderr)
 
 
 def _words(error: ValueError | OSError) -> str:

@@ -9,7 +9,7 @@ import typer
 from fedres.cli import table_options as shared
 
 OF_NAMED_SETS = ("clients", "delay", "seeds", "rounds", "alignment", "jobs")
-OF_TABLES = ("label", "time", "categorical", "local", "global_", "task", "seed")
+OF_TABLES = ("label", "time", "categorical", "local", "global_", "task", "ignore", "solver", "seed")
 
 
 def compare(
@@ -34,6 +34,8 @@ def compare(
     local: Annotated[str | None, shared.LOCAL] = None,
     global_: Annotated[str | None, shared.GLOBAL] = None,
     task: Annotated[str | None, shared.TASK] = None,
+    ignore: Annotated[str | None, shared.IGNORE] = None,
+    solver: Annotated[str | None, shared.SOLVER] = None,
     seed: Annotated[int, shared.SEED] = 0,
 ) -> None:
     """Compare Independent, Central and FedRes: does personal + shared pay?
@@ -51,11 +53,13 @@ def compare(
             raise ValueError("--client is given without --label: name the column to predict")
         if report is not None:
             shared.refuse_unwritable(report)
-        columns = shared.ColumnOptions(client, label, time, categorical, local, global_)
+        columns = shared.ColumnOptions(client, label, time, categorical, local, global_, ignore)
         rows = columns.read(Path(data))
-        model = columns.estimator(rows.y, task, seed)
-        found: Any = run(rows, model=model, seed=seed, progress=True)
-        shared.show(found, Path(data), report, json)
+        model = columns.estimator(rows.y, task, solver, seed)
+        with shared.quiet():
+            readings = shared.how_columns_are_read(rows, model, json)
+            found: Any = run(rows, model=model, seed=seed, progress=True)
+        shared.show(found, Path(data), report, json, readings)
         return
     result: Any = run(
         data,

@@ -9,6 +9,8 @@ import typer
 from fedres.cli import table_options as shared
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fedres.tables.read_table import Table
 
 
@@ -24,6 +26,7 @@ def evaluate(
     import numpy as np
 
     from fedres.tables.read_table import read_table
+    from fedres.tables.table_files import shown
 
     loaded = shared.open_model(model)
     columns = getattr(loaded, "columns_", None)
@@ -36,6 +39,7 @@ def evaluate(
         table,
         client=columns["client"],
         label=columns["label"],
+        categorical=loaded.encoder_.categorical,
         optional=["client"],
         known_clients=np.array(loaded.clients_),
         width=loaded.n_features_in_,
@@ -43,7 +47,7 @@ def evaluate(
     ids = [] if rows.client is None else rows.client.tolist()
     unseen = {*ids} - {*loaded.clients_, None}
     counts = {"rows": len(rows), "unseen_clients": len(unseen)}
-    found = {**_metrics(loaded, table, rows, columns["label"]), **counts}
+    found = {**_metrics(loaded, shown(table), rows, columns["label"]), **counts}
     if json:
         print(json_.dumps(found))
         return
@@ -69,13 +73,18 @@ def _metrics(model: Any, path: Path, rows: "Table", label: str) -> dict[str, flo
     }
 
 
-def _numbers(path: Path, rows: "Table", label: str) -> Any:
+def _labels(rows: "Table") -> "pd.Series[Any]":
+    """The labels, each where its row is in the file."""
     import pandas as pd
 
+    return pd.Series(rows.y, getattr(rows.frame, "index", None))
+
+
+def _numbers(path: Path, rows: "Table", label: str) -> Any:
     from fedres.tables.cell_values import as_floats
 
     try:
-        return as_floats(label, pd.Series(rows.y))
+        return as_floats(label, _labels(rows))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -84,14 +93,16 @@ def _numbers_of_classes(model: Any, path: Path, rows: "Table") -> Any:
     """Which of the model's classes each label is."""
     import pandas as pd
 
-    classes, y = pd.Index(model.classes_), pd.Series(rows.y)
+    from fedres.tables.cell_values import place_of
+
+    classes, y = pd.Index(model.classes_), _labels(rows)
     if isinstance(model.classes_[0], str):  # a file may hold only such as look like numbers
         y = y.astype(str)
     number = classes.get_indexer(pd.Index(y))
     if (number < 0).any():
         row = int((number < 0).argmax())
         raise ValueError(
-            f"{path}: row {row + 1} has the label {y[row]!r}, and the classes of the model are "
-            f"{', '.join(map(repr, classes.tolist()))}: remove such rows, or train anew"
+            f"{path}: {place_of(y, row)} has the label {y.iloc[row]!r}, and the classes of the "
+            f"model are {', '.join(map(repr, classes.tolist()))}: remove such rows, or train anew"
         )
     return number

@@ -1,13 +1,13 @@
 """`fedres fit`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fedres.cli import table_options as shared
 
-CHOICES = ("eta", "shrinkage", "passes")
+AUTO = "auto"
 
 
 def fit(
@@ -20,38 +20,50 @@ def fit(
     local: Annotated[str | None, shared.LOCAL] = None,
     global_: Annotated[str | None, shared.GLOBAL] = None,
     task: Annotated[str | None, shared.TASK] = None,
+    ignore: Annotated[str | None, shared.IGNORE] = None,
+    method: Annotated[
+        str,
+        typer.Option(help="What to save: fedres, central, independent, or auto for the best."),
+    ] = AUTO,
+    solver: Annotated[str | None, shared.SOLVER] = None,
     seed: Annotated[int, shared.SEED] = 0,
     report: Annotated[Path | None, shared.REPORT] = None,
     json: Annotated[bool, shared.JSON] = False,
 ) -> None:
-    """Judge FedRes on held-out rows of your table, then train a model on all rows and save it.
+    """Judge FedRes on held-out rows of your table, then train what is best on all rows and save it.
 
     Example: fedres fit ratings.csv --client user_id --label rating --categorical item_id
     --local genres --time timestamp --out model --report report.html
     """
     from fedres.simulation.parallel import working
-    from fedres.tables.judging import compare_on_table
+    from fedres.simulation.settings import choose
+    from fedres.tables.judging import TRAINED, compare_on_table
     from fedres.tables.storage import refuse_foreign
 
+    choose("method", method, (AUTO, *TRAINED))
     refuse_foreign(out)
     if report is not None:
         shared.refuse_unwritable(report)
-    columns = shared.ColumnOptions(client, label, time, categorical, local, global_)
+    columns = shared.ColumnOptions(client, label, time, categorical, local, global_, ignore)
     rows = columns.read(table)
-    model = columns.estimator(rows.y, task, seed)
-    found = compare_on_table(rows, model=model, seed=seed, progress=True)
-    with working("training on all rows"):
+    model = columns.estimator(rows.y, task, solver, seed)
+    with shared.quiet():
+        readings = shared.how_columns_are_read(rows, model, json)
+        found = compare_on_table(rows, model=model, seed=seed, progress=True)
+    saved: Any = found.recommended if method == AUTO else method
+    with working("training on all rows"), shared.quiet():
         # What is saved is what was judged: the same choices, and more rows.
-        chosen = {name: getattr(found.model, name + "_") for name in CHOICES}
-        model.set_params(**chosen).fit(rows.frame, rows.y, rows.client)
+        chosen = found.chosen[saved]
+        model.set_params(method=saved, **chosen).fit(rows.frame, rows.y, rows.client)
         model.columns_ = {"client": client, "label": label, "time": time}
         model.save(out)
     summary = {
         "model": str(out.resolve()),
+        "method": saved,
         "rows": len(rows),
         "clients": len(model.clients_),
         "global_features": model.encoder_.width_global,
         "local_features": model.encoder_.width_local,
         **chosen,
     }
-    shared.show(found, table, report, json, summary)
+    shared.show(found, table, report, json, readings, summary)

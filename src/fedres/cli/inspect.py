@@ -51,6 +51,8 @@ def _whole(folder: Path) -> dict[str, Any]:
         "columns": getattr(model, "columns_", {"client": model.client}),
         "global": {"features": encoder.width_global, "columns": _columns(encoder, "global_")},
         "local": {"features": encoder.width_local, "columns": _columns(encoder, "local")},
+        "method": model.method,
+        "solver": model.solver,
         "eta": model.eta_,
         "shrinkage": model.shrinkage_,
         "passes": model.passes_,
@@ -72,7 +74,7 @@ def _columns(encoder: Any, side: str) -> list[str] | None:
 
 
 def _one(folder: Path, client: str) -> dict[str, Any]:
-    from fedres.tables.read_table import WHOLE
+    from fedres.tables.client_ids import WHOLE
     from fedres.tables.storage import open_folder
 
     # What is typed is a text, even where clients are numbers.
@@ -117,6 +119,7 @@ def _print_whole(found: dict[str, Any]) -> None:
         "columns": columns or "-",
         "global": _side(found["global"]),
         "local": _side(found["local"]),
+        "method": f"{found['method']}, solver {found['solver']}",
         "trained": f"eta {found['eta']}, shrinkage {found['shrinkage']}, passes {found['passes']}",
         "clients": f"{found['clients']:,}",
         "norms": f"global model {found['global_norm']:.3g}; local models, least to greatest by "

@@ -40,8 +40,11 @@ def _scored(model: Any, path: Path) -> "pd.DataFrame":
     import pandas as pd
 
     from fedres.tables.read_table import client_ids, read_table
+    from fedres.tables.table_files import shown
 
-    rows = read_table(path, client=None, label=None, width=model.n_features_in_)
+    names = [*model.encoder_.categorical, *filter(None, [model.client])]
+    rows = read_table(path, client=None, label=None, categorical=names, width=model.n_features_in_)
+    path = shown(path)
     x, ids = shared.known_columns(model, path, rows), rows.client
     if isinstance(rows.frame, pd.DataFrame):
         scored = rows.frame

@@ -2,6 +2,9 @@
 
 import json
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -10,6 +13,7 @@ import typer
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fedres.tables.column_notes import ColumnReading
     from fedres.tables.read_table import Table
     from fedres.tables.table_comparison import TableComparison
 
@@ -17,7 +21,7 @@ PANEL = "A table of rows (of several columns: a,b or a wildcard such as genre*)"
 CLIENT = typer.Option(help="Column that names the client of a row.", rich_help_panel=PANEL)
 LABEL = typer.Option(help="Column to predict.", rich_help_panel=PANEL)
 TIME = typer.Option(
-    help="Column with the time of a row: the last rows are then held out, otherwise random ones.",
+    help="Column with the time of a row: the last rows of each client are then held out.",
     rich_help_panel=PANEL,
 )
 CATEGORICAL = typer.Option(
@@ -33,6 +37,8 @@ TASK = typer.Option(
     help="numbers or classes (default: texts, and two different numbers, are classes).",
     rich_help_panel=PANEL,
 )
+IGNORE = typer.Option(help="Columns to leave out.", rich_help_panel=PANEL)
+SOLVER = typer.Option(help="How models are found, such as sgd or erm.", rich_help_panel=PANEL)
 SEED = typer.Option(
     help="Decides which rows are held out, and the order of passes.", rich_help_panel=PANEL
 )
@@ -50,6 +56,7 @@ class ColumnOptions(NamedTuple):
     categorical: str | None
     local: str | None
     global_: str | None
+    ignore: str | None
 
     def read(self, path: Path) -> "Table":
         """Read a table to learn from."""
@@ -57,9 +64,16 @@ class ColumnOptions(NamedTuple):
         from fedres.tables.read_table import read_table
 
         with working(f"reading {path}"):
-            return read_table(path, client=self.client, label=self.label, time=self.time)
+            rows = read_table(
+                path,
+                client=self.client,
+                label=self.label,
+                time=self.time,
+                categorical=_listed(self.categorical) or (),
+            )
+        return rows if self.ignore is None else rows.without(_listed(self.ignore) or ())
 
-    def estimator(self, y: Any, task: str | None, seed: int) -> Any:
+    def estimator(self, y: Any, task: str | None, solver: str | None, seed: int) -> Any:
         """The estimator they ask for."""
         from fedres.tables.judging import estimator_for
 
@@ -71,6 +85,7 @@ class ColumnOptions(NamedTuple):
             local_features=_listed(self.local),
             global_features=_listed(self.global_),
             random_state=seed,
+            **({} if solver is None else {"solver": solver}),
         )
 
 
@@ -78,31 +93,73 @@ def _listed(text: str | None) -> list[str] | None:
     return None if text is None else [name for name in text.split(",") if name]
 
 
+def how_columns_are_read(rows: "Table", model: Any, as_json: bool) -> "list[ColumnReading]":
+    """How columns are read; printed before anything is learned, should that fail."""
+    from fedres.tables.column_notes import readings
+    from fedres.tables.encoder import Encoder
+
+    encoder = Encoder.fit(
+        rows.frame,
+        categorical=model.categorical_features,
+        local=model.local_features,
+        global_=model.global_features,
+    )
+    columns = readings(encoder, rows.frame, model.categorical_features)
+    if not as_json:
+        from fedres.report.columns_table import print_columns
+
+        print_columns(columns)
+    return columns
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Leave out warnings of columns: the table of how they are read has them."""
+    from fedres.tables.column_notes import ColumnWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ColumnWarning)
+        yield
+
+
 def show(
     verdict: "TableComparison",
     table: Path,
     report: Path | None,
     as_json: bool,
+    columns: "list[ColumnReading]",
     model: dict[str, Any] | None = None,
 ) -> None:
     """Print a verdict, and what is to be said of the model, and write the report."""
+    from fedres.tables.table_files import shown
+
     model = model or {}
     if as_json:
-        print(json.dumps({**verdict.to_dict(), **model}, indent=2))
+        read = [column._asdict() for column in columns]
+        print(json.dumps({"columns": read, **verdict.to_dict(), **model}, indent=2))
     else:
         from fedres.report.verdict_table import print_verdict
 
-        print_verdict(verdict, table.name)
+        print_verdict(verdict, shown(table).name)
         if model:
-            print(f"Model: {model['model']}")
+            print(f"Saved in {model['model']}: {saved(verdict, model['method'])}.")
     if report is not None:
         from fedres.report.verdict_page import write_verdict
         from fedres.simulation.parallel import working
 
         with working("writing the report"):
-            write_verdict(verdict, report, table.name, model)
+            write_verdict(verdict, report, shown(table).name, columns, model)
         if not as_json:
             print(f"Report: {report.resolve()}")
+
+
+def saved(verdict: "TableComparison", method: str) -> str:
+    """Which model was saved, and why."""
+    from fedres.tables.verdict_words import LABELS
+
+    if method == verdict.recommended:
+        return f"{LABELS[method]}, as recommended"
+    return f"{LABELS[method]}, as --method asks; recommended is {LABELS[verdict.recommended]}"
 
 
 def open_model(folder: Path, client: Any = None) -> Any:
@@ -130,15 +187,25 @@ def known_columns(model: Any, path: Path, table: "Table") -> Any:
 
 
 def or_nobody(client: Any, model: Any, path: Path) -> Any:
-    """The clients of rows, or none with a line that says so."""
-    if client is None and len(model.clients_) > 1 and model.method != "central":
+    """The clients of rows, or none; a line says whom the model does not know."""
+    if len(model.clients_) <= 1 or model.method == "central":
+        return client
+    if client is None:
         column = f" (column {model.client})" if model.client else ""
-        print(
-            f"fedres: {path} names no client{column}: the global model alone predicts",
-            file=sys.stderr,
-        )
+        _say(f"{path} names no client{column}: all rows are predicted without local models")
         return False
+    known = {*model.clients_}
+    new = [id_ for id_ in client.tolist() if id_ not in known]
+    if 0 < len(new) < len(client):  # of none known the model tells
+        _say(
+            f"{path} has {len(new):,} of {len(client):,} rows of clients that the model does not "
+            f"know, such as {new[0]!r}: these rows are predicted without local models"
+        )
     return client
+
+
+def _say(sentence: str) -> None:
+    print(f"fedres: {sentence}", file=sys.stderr)
 
 
 def refuse_unwritable(path: Path, is_table: bool = False) -> None:

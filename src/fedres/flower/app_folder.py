@@ -29,7 +29,8 @@ def settings_like(
     The sample is typical of all clients' tables, such as one made up for the purpose: its means,
     spreads and categories become part of the app, which all parties see.
     """
-    table = read_table(sample, client=client, label=label, time=time)
+    named = [categorical] if isinstance(categorical, str) else categorical or ()
+    table = read_table(sample, client=client, label=label, time=time, categorical=named)
     if not hasattr(table.frame, "columns"):
         raise ValueError(f"{sample} has no named columns: give a CSV or Parquet file")
     encoder = Encoder.fit(table.frame, local=local, global_=global_, categorical=categorical)

@@ -132,6 +132,7 @@ def _kept(
 
 def encoded(settings: AppSettings, table: Path, client: str) -> LabelledRows:
     """Features and labels of a client's rows in a table."""
+    from fedres.tables.encoder import Encoder
     from fedres.tables.read_table import read_table
 
     read = read_table(
@@ -139,6 +140,7 @@ def encoded(settings: AppSettings, table: Path, client: str) -> LabelledRows:
         client=settings.client_column or None,
         label=settings.label,
         time=settings.time_column or None,
+        categorical=Encoder.from_dict(settings.table["encoder"]).categorical,
         optional=("client",),
     )
     if read.client is not None:

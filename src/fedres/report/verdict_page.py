@@ -1,18 +1,20 @@
 """A verdict as a page, and its figures."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from fedres.report.columns_table import COLUMN_HEADS, columns_in_words
 from fedres.report.names import COLOURS
 from fedres.report.page import write_page
 from fedres.report.plots import draw_band, one_panel, styled
-from fedres.report.verdict_table import LABELS, NOTE, heads, protocol, rows
+from fedres.report.verdict_table import NOTE, heads, protocol, rows
+from fedres.tables.column_notes import ColumnReading
 from fedres.tables.table_comparison import METHODS, ComparedMethod, TableComparison
-from fedres.tables.verdict_words import WORDS, shown
+from fedres.tables.verdict_words import LABELS, WORDS, shown
 
 AGAINST: tuple[ComparedMethod, ...] = ("central", "independent")
 QUESTIONS = {"central": "does personalisation pay?", "independent": "does sharing pay?"}
@@ -20,7 +22,11 @@ GREY = "#94a3b8"
 
 
 def write_verdict(
-    verdict: TableComparison, path: Path, data: str, model: Mapping[str, Any]
+    verdict: TableComparison,
+    path: Path,
+    data: str,
+    columns: Sequence[ColumnReading],
+    model: Mapping[str, Any],
 ) -> None:
     """Write a verdict as a page; `model` is what is to be said of a model that was trained."""
     figures = [
@@ -37,7 +43,10 @@ def write_verdict(
         protocol=protocol(verdict),
         heads=heads(verdict),
         rows=rows(verdict),
+        new_rows=[] if verdict.new is None else rows(verdict.new),
         note=NOTE,
+        column_heads=COLUMN_HEADS,
+        columns=columns_in_words(columns),
         model=model,
     )
 

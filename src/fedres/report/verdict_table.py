@@ -2,16 +2,14 @@
 
 from rich.console import Console
 
-from fedres.report.names import NAMES
 from fedres.report.terminal_table import terminal_table
 from fedres.tables.table_comparison import METHODS, ComparedMethod, TableComparison
-from fedres.tables.verdict_words import WORDS, shown
+from fedres.tables.verdict_words import LABELS, WORDS, part, shown
 
-LABELS = {"constant": "Constant", **NAMES}
 NOTE = (
     "± is a 95% interval over clients. FedRes gains what its error is smaller by on the same rows, "
-    "and so many clients are better or worse off by it; in brackets, those whose own held-out rows "
-    "tell by a 95% interval."
+    "and such a share of clients is better or worse off by it; in brackets, those clearly worse "
+    "off: their own held-out rows tell by a 95% interval."
 )
 
 
@@ -29,12 +27,12 @@ def print_verdict(verdict: TableComparison, data: str) -> None:
 
 def protocol(verdict: TableComparison) -> str:
     """What was trained on and what was held out, in words."""
-    which = "the last rows" if verdict.by_time else "random rows of each client"
-    unseen = int((verdict.training_rows_of == 0).sum())
-    also = f", {unseen:,} of them without training rows" if unseen else ""
+    which = "the last" if verdict.by_time else "random ones"
+    new = verdict.new
+    also = "" if new is None else f", and {len(new.client):,} of {len(new.rows_of):,} new clients"
     return (
         f"trained on {verdict.training_rows:,} rows, judged on {len(verdict.client):,} held out "
-        f"({which}), of {len(verdict.rows_of):,} clients{also}"
+        f"({which} of each client), of {len(verdict.rows_of):,} clients{also}"
     )
 
 
@@ -53,7 +51,6 @@ def _row(verdict: TableComparison, method: ComparedMethod) -> list[str]:
     row = [LABELS[method], *(shown(verdict.score(method, metric)) for metric in verdict.metrics)]
     if method == "fedres":
         return [*row, "", "", ""]
-    counts = verdict.counts(method)
-    better = f"{counts.gain:,} ({counts.gain_clearly:,})"
-    worse = f"{counts.lose:,} ({counts.lose_clearly:,})"
-    return [*row, shown(verdict.gain_over(method)), better, worse]
+    counts, clients = verdict.counts(method), len(verdict.rows_of)
+    worse = f"{part(counts.lose, clients)} ({part(counts.lose_clearly, clients)})"
+    return [*row, shown(verdict.gain_over(method)), part(counts.gain, clients), worse]

@@ -8,7 +8,7 @@ import lzma
 import os
 import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -97,10 +97,10 @@ def _read(path: Path, _modified: int, _size: int, shape: tuple[int, int] | None)
     return x, y
 
 
-def kind_of(path: Path) -> str:
-    """`.csv`, `.parquet`, or `.svm` for all other names: LIBSVM's own have many endings."""
+def kind_of(path: Path, tables: Collection[str] = TABLES) -> str:
+    """The ending of a table's name, or `.svm` for all other names: LIBSVM's own have many."""
     suffix = Path(path.stem).suffix if path.suffix in OPENERS else path.suffix
-    return suffix.lower() if suffix.lower() in TABLES else ".svm"
+    return suffix.lower() if suffix.lower() in tables else ".svm"
 
 
 def _recall(entry: Path) -> tuple[F32, I64] | None:

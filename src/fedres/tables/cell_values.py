@@ -25,10 +25,11 @@ def are_numbers(values: Values) -> bool:
     import pandas as pd
 
     is_duration = pd.api.types.is_timedelta64_dtype(values.dtype)
-    return pd.api.types.is_numeric_dtype(values.dtype) or is_duration or _are_times(values, NUMBERS)
+    return pd.api.types.is_numeric_dtype(values.dtype) or is_duration or are_times(values, NUMBERS)
 
 
-def _are_times(values: "pd.Series[Any]", or_objects: Iterable[str] = ()) -> bool:
+def are_times(values: "pd.Series[Any]", or_objects: Iterable[str] = ()) -> bool:
+    """Whether the values of a column are dates or times."""
     import pandas as pd
 
     if values.dtype == object:
@@ -44,24 +45,26 @@ def as_floats(name: str, values: Values) -> F64:
     else:
         x = _series_as_floats(name, values)
     if (infinite := np.flatnonzero(np.isinf(x))).size:
-        raise unfit(name, x[infinite[0]], "not a finite number", int(infinite[0]))
+        place = place_of(values, int(infinite[0]))
+        raise unfit(name, x[infinite[0]], "not a finite number", place)
     return x
 
 
 def _series_as_floats(name: str, values: "pd.Series[Any]") -> F64:
     import pandas as pd
 
-    if _are_times(values):
+    if are_times(values):
         values = pd.to_datetime(values, utc=True) - pd.Timestamp(0, tz="UTC")
     if pd.api.types.is_timedelta64_dtype(values.dtype):
         values = values.dt.total_seconds()
     if pd.api.types.is_complex_dtype(values.dtype):
-        raise unfit(name, values.iloc[0], "complex", 0)
+        raise unfit(name, values.iloc[0], "complex", place_of(values, 0))
     if not pd.api.types.is_numeric_dtype(values.dtype):
         # Texts that are numbers will do, and so will a column where all is missing.
         numbers = pd.to_numeric(values.astype(object), errors="coerce")
         if (bad := np.flatnonzero(numbers.isna() & values.notna())).size:
-            raise unfit(name, values.iloc[bad[0]], "not a number", int(bad[0]))
+            place = place_of(values, int(bad[0]))
+            raise unfit(name, values.iloc[bad[0]], "not a number", place)
         values = numbers
     x: F64 = values.to_numpy(np.float64, na_value=np.nan)
     return x
@@ -85,9 +88,22 @@ def as_float(name: str, value: Any) -> float:
     return x
 
 
-def unfit(name: str, value: Any, why: str, row: int | None = None) -> ValueError:
+def place_of(values: Values, row: int) -> str:
+    """Where a value is, as whoever looks for it would say: files name their lines.
+
+    Examples
+    --------
+    >>> place_of(np.zeros(9), 4)
+    'row 4'
+    """
+    if isinstance(values, np.ndarray):
+        return f"row {row}"
+    return f"{values.index.name or 'row'} {values.index[row]}"
+
+
+def unfit(name: str, value: Any, why: str, place: str = "") -> ValueError:
     """The error that a numeric column has a value that cannot be used."""
-    where = "" if row is None else f" in row {row}"
+    where = place and f" in {place}"
     shown = value.item() if isinstance(value, np.generic) else value
     return ValueError(f"column {name!r} has {shown!r}{where}, which is {why}: correct or remove it")
 

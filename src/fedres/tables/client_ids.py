@@ -1,5 +1,7 @@
 """Clients by their ids: all whole numbers, or all strings."""
 
+import re
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -7,6 +9,7 @@ import numpy as np
 
 from fedres.core.types import I64
 
+WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")  # 007 is a name
 NAMELESS = ""  # the id of the one client there is where rows have none
 
 
@@ -43,16 +46,33 @@ class Clients:
     def __contains__(self, id_: object) -> bool:
         return id_ in self._number
 
-    def find(self, client: Any, rows: int) -> I64:
-        """The number of each row's client, -1 where it is unknown or missing; False for no ids."""
+    def find(self, client: Any, rows: int, *, loud: bool = False) -> I64:
+        """The number of each row's client, -1 where it is unknown or missing; False for no ids.
+
+        A warning says, if `loud`, that none is known.
+        """
         if client is False:
             return np.full(rows, self.find_one(NAMELESS))
         codes, ids = _factorise(client, rows)
-        return np.array([*map(self.find_one, ids), -1], np.int64)[codes]
+        numbers = np.array([*map(self.find_one, ids), -1], np.int64)
+        if loud and rows and self._number and (numbers < 0).all():
+            such = f", such as {ids[0]!r}," if ids else ""
+            warnings.warn(
+                f"the model knows no client of these rows{such} but {len(self):,} others, such as "
+                f"{next(iter(self._number))!r}: all rows are predicted without local models",
+                stacklevel=4,
+            )
+        return numbers[codes]
 
     def find_one(self, id_: Any) -> int:
         """The number of one client, -1 if it is unknown."""
-        return self._number.get(id_, -1)
+        number = self._number.get(id_, -1)
+        if number < 0 and (same := _other_kind(id_)) in self._number:
+            raise ValueError(
+                f"client {id_!r} is unknown, and {same!r} is known: give ids as they were when the "
+                "model was trained"
+            )
+        return number
 
     def learn(self, client: Any, rows: int) -> I64:
         """The number of each row's client; the unknown get one. False for no ids."""
@@ -101,6 +121,13 @@ def _objects(client: Sequence[Any]) -> Any:
     values = np.empty(len(client), object)
     values[:] = client
     return values
+
+
+def _other_kind(id_: Any) -> int | str | None:
+    """An id as a string if it is a number, and the other way round if it can be."""
+    if not isinstance(id_, str):
+        return str(id_)
+    return int(id_) if WHOLE.fullmatch(id_) else None
 
 
 def plain_id(id_: Any) -> int | str:

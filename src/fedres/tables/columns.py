@@ -11,7 +11,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fedres.core.types import F32, I64
-from fedres.tables.cell_values import Values, as_float, as_floats, categories_in, factorise, unfit
+from fedres.tables.cell_values import (
+    Values,
+    as_float,
+    as_floats,
+    categories_in,
+    factorise,
+    place_of,
+    unfit,
+)
 
 LARGEST = float(np.finfo(np.float32).max)
 MAX_CATEGORIES = 2**16  # a column of more is hashed
@@ -78,7 +86,7 @@ class Number:
         with np.errstate(over="ignore", invalid="ignore"):
             z = np.where(absent, 0, (x - self.mean) * self.scale).astype(np.float32)
         if (bad := np.flatnonzero(~np.isfinite(z))).size:
-            raise unfit(self.name, x[bad[0]], "too large", int(bad[0]))
+            raise unfit(self.name, x[bad[0]], "too large", place_of(values, int(bad[0])))
         if not self.missing:
             return Features(np.broadcast_to(1, len(z)), np.broadcast_to(0, len(z)), z)
         counts = 1 + absent

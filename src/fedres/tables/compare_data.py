@@ -1,5 +1,6 @@
 """`fedres.compare`: does personal + shared pay, on a data set or on a table of one's own?"""
 
+from collections.abc import Collection
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -40,12 +41,13 @@ def compare(
     Parameters
     ----------
     data
-        A table: a DataFrame, an array, a sparse matrix, the path of a file (all with `client` and
-        `label`) or a `Table`. Or a data set: a `Dataset`, a name, or a path without `client`.
+        A table: a DataFrame (of pandas, polars or pyarrow), an array, a sparse matrix, the path of
+        a file (all with `client` and `label`) or a `Table`. Or a data set: a `Dataset`, a name, or
+        a path without `client`.
     client, label, time
         Of a table, the columns that name the client of a row, what to predict, and if known the
-        time; or instead of a name, a value a row. The last rows are held out if there is a time,
-        otherwise random ones of each client.
+        time; or instead of a name, a value a row. The last rows of each client are held out if
+        there is a time, and all of clients who come last; otherwise random ones of each client.
     model
         Of a table, an estimator whose parameters are used; by default one that suits the labels.
     share, seed
@@ -90,7 +92,8 @@ def compare(
     _refuse(simulated, "data sets without clients: leave it out")
     from fedres.tables.judging import compare_on_table
 
-    table = _table(data, of_table)
+    named = getattr(model, "categorical_features", None) or ()
+    table = _table(data, of_table, [named] if isinstance(named, str) else named)
     return compare_on_table(table, **_given(on_table), progress=progress)
 
 
@@ -103,12 +106,13 @@ def _refuse(options: dict[str, Any], kind: str) -> None:
         raise ValueError(f"{name} is for {kind}")
 
 
-def _table(data: Any, parts: dict[str, Any]) -> "Table":
+def _table(data: Any, parts: dict[str, Any], categorical: Collection[str]) -> "Table":
     """Rows whose client, label and time are columns, or given apart."""
     import numpy as np
 
     from fedres.tables.cell_values import as_floats
-    from fedres.tables.read_table import Table, read_table
+    from fedres.tables.input_rows import as_pandas
+    from fedres.tables.read_table import Table, read_table, refuse_two_roles
 
     if isinstance(data, Table):
         _refuse(parts, "other kinds of tables: a Table has its own")
@@ -119,7 +123,9 @@ def _table(data: Any, parts: dict[str, Any]) -> "Table":
     if isinstance(data, Table):
         return data
     if isinstance(data, str | PathLike):
-        return read_table(data, **parts)
+        return read_table(data, **parts, categorical=categorical)
+    refuse_two_roles(parts)
+    data, parts = as_pandas(data), {name: as_pandas(values) for name, values in parts.items()}
     named = {name: column for name, column in parts.items() if isinstance(column, str)}
     for name, column in named.items():
         if column not in getattr(data, "columns", ()):

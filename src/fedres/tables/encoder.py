@@ -1,5 +1,6 @@
 """From rows of a table to the two views of a federation; learned once, kept as JSON."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +12,9 @@ from scipy import sparse
 from fedres.core.feature_limit import clipped
 from fedres.core.types import F32, Matrix
 from fedres.tables.cell_values import are_numbers
+from fedres.tables.column_notes import ColumnWarning, doubt
 from fedres.tables.columns import (
+    Category,
     Column,
     Features,
     Number,
@@ -128,6 +131,10 @@ class Encoder:
                 if rows.source == "array" or name in named
             ]
             usual = _narrowest(columns)
+            for column in columns:
+                if why := doubt(column, rows[column.name], column.name in as_category):
+                    message = f"column {column.name!r}: {why}"
+                    warnings.warn(message, ColumnWarning, stacklevel=2)
         number = {column.name: i for i, column in enumerate(columns)}
         global_numbers, local_numbers = (
             tuple(sorted(number[name] for name in side))
@@ -154,6 +161,11 @@ class Encoder:
     def names_local(self) -> list[str]:
         """A name for every local feature."""
         return self._local.names
+
+    @property
+    def categorical(self) -> list[str]:
+        """The columns that hold categories."""
+        return [column.name for column in self.columns if isinstance(column, Category)]
 
     def of_method(self, method: EstimatorMethod) -> "Encoder":
         """The same columns, in the views of one half of FedRes if `method` is one."""

@@ -18,6 +18,7 @@ from fedres.tables.client_ids import Clients
 from fedres.tables.dict_encoder import DictEncoder
 from fedres.tables.encoder import EncodedTable, Encoder, EstimatorMethod, Names
 from fedres.tables.erm_solver import PairSearch, Ridges
+from fedres.tables.input_rows import as_pandas
 from fedres.tables.labels import FARTHEST, Labels
 from fedres.tables.online_models import ModelShape, OnlineModels, SparseRow
 from fedres.tables.read_table import Table
@@ -197,7 +198,9 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """The sums of both models for the rows of a table, (outputs, rows)."""
         check_is_fitted(self)
         table, client = self._split(X, client, reset=False, learn=False)
-        return self._sums(self._views(table), self._clients.find(client, table.shape[0]))
+        loud = self.method != "central"
+        clients = self._clients.find(client, table.shape[0], loud=loud)
+        return self._sums(self._views(table), clients)
 
     def _sums(self, views: tuple[Matrix | SparseRow, Matrix | SparseRow], client: I64) -> F32:
         return self._models.predict(self._models.rows(*views, client, new=False))
@@ -206,6 +209,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Features and clients, checked."""
         import pandas as pd
 
+        X, client = as_pandas(X), as_pandas(client)
         if not reset and isinstance(self.encoder_, DictEncoder):
             raise ValueError(
                 "this model began with learn_one, and learned of no table: go on with learn_one "

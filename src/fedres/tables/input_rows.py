@@ -74,6 +74,28 @@ class Input:
         return [name for name in self.names if name in found]
 
 
+def as_pandas(data: Any) -> Any:
+    """Tables and columns of polars, pyarrow and the like as pandas has them; all else as it is.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> as_pandas(pa.table({"year": [1994, 2004]}))
+       year
+    0  1994
+    1  2004
+    """
+    import narwhals.stable.v2 as nw
+    import pandas as pd
+
+    if isinstance(data, pd.DataFrame | pd.Series | np.ndarray):
+        return data
+    table = nw.from_native(data, pass_through=True, allow_series=True)
+    if isinstance(table, nw.LazyFrame):
+        table = table.collect()
+    return table.to_pandas() if isinstance(table, nw.DataFrame | nw.Series) else data
+
+
 def _listed(names: list[str]) -> str:
     return ", ".join(names if len(names) <= 50 else [*names[:50], "..."])
 
@@ -95,5 +117,5 @@ def _csr(X: Any) -> sparse.csr_array:
         x.sum_duplicates()
     if (bad := np.flatnonzero(~np.isfinite(x.data))).size:
         row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
-        raise unfit(f"x{x.indices[bad[0]]}", x.data[bad[0]], "not a finite number", row)
+        raise unfit(f"x{x.indices[bad[0]]}", x.data[bad[0]], "not a finite number", f"row {row}")
     return x

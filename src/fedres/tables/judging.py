@@ -1,5 +1,7 @@
 """All methods trained on some rows of a table, and judged on the others."""
 
+import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -11,12 +13,13 @@ from fedres.simulation.settings import choose
 from fedres.tables.cell_values import factorise
 from fedres.tables.holdout import hold_out
 from fedres.tables.read_table import Table
-from fedres.tables.table_comparison import TableComparison, Task
+from fedres.tables.table_comparison import ComparedMethod, TableComparison, Task
 
 if TYPE_CHECKING:
     from fedres.tables.encoder import EstimatorMethod
     from fedres.tables.estimator import FedResEstimator
 
+CHOSEN = ("eta", "shrinkage", "passes")
 TRAINED: tuple["EstimatorMethod", ...] = ("independent", "central", "fedres")
 
 
@@ -36,11 +39,12 @@ def compare_on_table(
     Parameters
     ----------
     table
-        The rows. If they have times the last are held out, otherwise random ones of each client.
+        The rows. If they have times the last of each client are held out, and all of clients who
+        come last; otherwise random ones of each client.
     model
         An estimator whose parameters are used; if None, what `estimator_for` makes of the labels.
     share
-        The share of rows to hold out.
+        The share of each client's rows to hold out.
     seed
         Decides which rows are held out where there is no time.
     progress
@@ -68,31 +72,38 @@ def compare_on_table(
     if rows.time is not None:
         rows = rows.take(np.argsort(rows.time, kind="stable"))
     train, held = map(rows.take, hold_out(rows, share, seed))
-    fitted = list(
-        with_bar(
-            model.fit_each(TRAINED, train, held),
-            len(TRAINED),
-            "judging on held-out rows" if progress else None,
-        )
-    )
     are_classes = hasattr(model, "predict_proba")
-    errors = [_constant_errors(are_classes, train.y, held.y)]
-    errors += [_errors(one, scores, held.y) for one, scores in fitted]
-    clients, numbers = np.unique(np.asarray(held.client), return_inverse=True)
-    training_rows = np.bincount(np.asarray(train.client), minlength=int(clients.max()) + 1)
-    return TableComparison(
-        "classes" if are_classes else "numbers",
-        rows.time is not None,
-        len(train),
-        numbers,
-        training_rows[clients],
-        dict(zip(("constant", *TRAINED), errors, strict=True)),
-        fitted[-1][0],
-    )
+    errors: dict[ComparedMethod, dict[str, F64]]
+    errors = {"constant": _constant_errors(are_classes, train.y, held.y)}
+    chosen: dict[ComparedMethod, dict[str, Any]] = {}
+    bar = "judging on held-out rows" if progress else None
+    for one, scores in with_bar(model.fit_each(TRAINED, train, held), len(TRAINED), bar):
+        errors[one.method] = _errors(one, scores, held.y)
+        chosen[one.method] = {name: getattr(one, name + "_") for name in CHOSEN}
+    client = np.asarray(held.client)
+    training_rows = np.bincount(np.asarray(train.client), minlength=int(client.max()) + 1)
+
+    def judged(are_judged: NDArray[np.bool_]) -> TableComparison:
+        clients, numbers = np.unique(client[are_judged], return_inverse=True)
+        return TableComparison(
+            "classes" if are_classes else "numbers",
+            rows.time is not None,
+            len(train),
+            numbers,
+            training_rows[clients],
+            {
+                method: {metric: error[are_judged] for metric, error in of_method.items()}
+                for method, of_method in errors.items()
+            },
+        )
+
+    is_known = training_rows[client] > 0
+    new = None if is_known.all() else judged(~is_known)
+    return replace(judged(is_known), new=new, model=one, chosen=chosen)
 
 
 def estimator_for(y: NDArray[Any], task: Task | None = None, **parameters: Any) -> Any:
-    """An estimator for these labels: texts, truth values or two different numbers are classes.
+    """An estimator for labels: texts, truth values or two different whole numbers are classes.
 
     Parameters
     ----------
@@ -113,11 +124,31 @@ def estimator_for(y: NDArray[Any], task: Task | None = None, **parameters: Any) 
     from fedres.tables.classifier import FedResClassifier
     from fedres.tables.regressor import FedResRegressor
 
+    different = pd.unique(y)
+    if len(different) == 1:
+        raise ValueError(
+            f"the label is {different.tolist()[0]!r} in every row: there is nothing to learn, so "
+            "name another column"
+        )
+    are_numbers = y.dtype.kind in "iuf"
+    fractions = different[different % 1 != 0] if y.dtype.kind == "f" else different[:0]
     if task is None:
-        task = "numbers" if y.dtype.kind in "iuf" and len(pd.unique(y)) > 2 else "classes"
+        task = "numbers" if are_numbers and (len(different) > 2 or len(fractions)) else "classes"
+        if task == "numbers" and len(different) == 2:
+            first, second = sorted(different.tolist())
+            warnings.warn(
+                f"the labels {first} and {second} are taken for numbers, not for two classes: "
+                "write classes as texts or whole numbers",
+                stacklevel=2,
+            )
     choose("task", task, get_args(Task))
-    if task == "numbers" and y.dtype.kind not in "biuf":
+    if task == "numbers" and not are_numbers and y.dtype.kind != "b":
         raise ValueError(f"labels such as {y[0]!r} are no numbers: let the task be classes")
+    if task == "classes" and len(fractions):
+        raise ValueError(
+            f"labels such as {fractions.tolist()[0]} are no classes: write classes as texts or "
+            "whole numbers, or let the task be numbers"
+        )
     return (FedResRegressor if task == "numbers" else FedResClassifier)(**parameters)
 
 

@@ -1,8 +1,8 @@
 """Tables of users: files of rows, each with a client, a label and perhaps a time."""
 
-import re
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,21 +12,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedres.core.types import F64, I64
-from fedres.simulation.data_files import (
-    DAMAGE,
-    damaged,
-    kind_of,
-    read_svmlight,
-    refuse_numbers_as_names,
-    unpacked,
-)
-from fedres.tables.cell_values import as_floats, factorise
+from fedres.simulation.data_files import read_svmlight, unpacked
+from fedres.tables.cell_values import as_floats, factorise, place_of
+from fedres.tables.client_ids import WHOLE
+from fedres.tables.table_files import KINDS, STANDARD_INPUT, read_frame, shown, table_kind
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[Any]
-WHOLE = re.compile(r"-?\d{1,18}")
 
 
 @dataclass(frozen=True)
@@ -60,6 +54,16 @@ class Table:
             frame, *(None if a is None else a[rows] for a in (self.y, self.client, self.time))
         )
 
+    def without(self, columns: Collection[str]) -> "Table":
+        """The same without some columns, also by wildcards."""
+        from fedres.tables.input_rows import Input
+
+        frame: Any = self.frame
+        if not hasattr(frame, "columns"):
+            raise ValueError(f"there are no names of columns, such as {', '.join(columns)}")
+        unwanted = Input(frame).matching([*columns], "ignore")
+        return replace(self, frame=frame.drop(columns=unwanted))
+
 
 def read_table(
     path: str | PathLike[str],
@@ -67,20 +71,27 @@ def read_table(
     client: str | None,
     label: str | None,
     time: str | None = None,
+    categorical: Collection[str] = (),
     optional: Collection[str] = (),
     known_clients: Array | None = None,
     width: int = 0,
 ) -> Table:
-    r"""Read a CSV (``.csv``), Parquet (``.parquet``) or svmlight file; rows are sorted by time.
+    r"""Read a file of rows, and sort them by time.
+
+    It is a table if its name ends in ``.csv``, ``.tsv``, ``.jsonl`` (or ``.ndjson``) or
+    ``.parquet``, and otherwise svmlight text.
 
     In svmlight text the target is the label, ``qid:`` the client, and feature 7 is column x7.
 
     Parameters
     ----------
     path
-        The file, also compressed (``.gz``, ``.bz2``, ``.xz``).
+        The file, also compressed (``.gz``, ``.bz2``, ``.xz``); ``-`` is CSV from standard input.
     client, label, time
         The columns that are no features, None for what there is not.
+    categorical
+        Columns of categories, also by wildcards: like those of clients, their values keep the
+        zeros that they begin with.
     optional
         Which of ``client``, ``label`` and ``time`` need not be there. Single rows may then lack
         their client, too.
@@ -100,11 +111,13 @@ def read_table(
     (array(['bob', 'ann'], dtype=object), array([5, 4]), ['genre'])
     """
     path = Path(path)
-    if not path.is_file():
+    if not (path == STANDARD_INPUT or path.is_file()):
         raise ValueError(f"there is no file {path}: give a CSV, Parquet or svmlight file")
-    if kind_of(path) == ".svm":
+    refuse_two_roles({"client": client, "label": label, "time": time})
+    if table_kind(path) == ".svm":
         return _read_svmlight(path, client, time, optional, width)
-    frame = _read_frame(path)
+    frame = read_frame(path, [*categorical, *([] if client is None else [client])])
+    path = shown(path)
     there = ", ".join(map(str, frame.columns))
     columns = {}
     for role, name in (("client", client), ("label", label), ("time", time)):
@@ -121,28 +134,25 @@ def read_table(
             frame,
             columns["label"].to_numpy(copy=True) if "label" in columns else None,
             client_ids(columns["client"], known_clients) if "client" in columns else None,
-            as_floats(str(time), columns["time"]) if "time" in columns else None,
+            _times(columns["time"]) if "time" in columns else None,
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     return table if table.time is None else table.take(np.argsort(table.time, kind="stable"))
 
 
-def _read_frame(path: Path) -> "pd.DataFrame":
-    import pandas as pd
+def refuse_two_roles(columns: Mapping[str, Any]) -> None:
+    """Refuse a column that is to be two of client, label and time."""
+    for (role, name), (other, same) in combinations(columns.items(), 2):
+        if isinstance(name, str) and isinstance(same, str) and name == same:
+            raise ValueError(f"{role} and {other} are both column {name!r}: name two columns")
 
+
+def _times(column: "pd.Series[Any]") -> F64:
     try:
-        with unpacked(path) as stream:
-            if kind_of(path) == ".parquet":
-                frame = pd.read_parquet(stream)
-            else:
-                frame = pd.read_csv(stream, engine="pyarrow")
-                refuse_numbers_as_names(frame)
-    except DAMAGE as error:
-        raise damaged(path, error) from None
-    if len(frame) == 0:
-        raise damaged(path, "it holds no rows")
-    return frame
+        return as_floats(str(column.name), column)
+    except ValueError as error:
+        raise ValueError(f"{error}; times are numbers, or dates as yyyy-mm-dd") from None
 
 
 def _refuse_missing(path: Path, role: str, column: "pd.Series[Any]") -> None:
@@ -152,7 +162,7 @@ def _refuse_missing(path: Path, role: str, column: "pd.Series[Any]") -> None:
     if missing.any():
         row = int(missing.argmax())
         raise ValueError(
-            f"{path}: row {row + 1} has {column.iloc[row]} for its {role}, in column "
+            f"{path}: {place_of(column, row)} has {column.iloc[row]} for its {role}, in column "
             f"{column.name!r}: fill or remove such rows, {missing.sum()} in all"
         )
 
@@ -186,9 +196,12 @@ def _read_svmlight(
 ) -> Table:
     if time is not None and "time" not in optional:
         raise ValueError(f"{path} is read as svmlight text, which has no times: give a CSV file")
-    with unpacked(path) as stream:
-        # Of two files only one may use feature 0: column numbers must not depend on that.
-        x, y, qid = read_svmlight(path, stream, zero_based=True)
+    try:
+        with unpacked(path) as stream:
+            # Of two files only one may use feature 0: column numbers must not depend on that.
+            x, y, qid = read_svmlight(path, stream, zero_based=True)
+    except ValueError as error:
+        raise ValueError(f"{error}; tables end in {', '.join(KINDS)}") from None
     x.resize(x.shape[0], max(width, x.shape[1]))
     if not np.isfinite(y).all():
         row = int(np.flatnonzero(~np.isfinite(y))[0])

@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 from fedres.core.types import F64, I64
 from fedres.simulation.intervals import Interval, interval
-from fedres.tables.verdict_words import sentence
+from fedres.tables.verdict_words import sentences, sign
 
 if TYPE_CHECKING:
     from fedres.tables.estimator import FedResEstimator
@@ -62,18 +62,23 @@ class TableComparison:
     task
         ``numbers`` or ``classes``.
     by_time
-        Whether the last rows were held out; otherwise random ones of each client.
+        Whether the last rows of each client were held out, and all of those who came last;
+        otherwise random ones.
     training_rows
         How many rows the methods were trained on.
     client
-        The number of the client of each held-out row, from 0.
+        The number of the client of each held-out row, from 0. All have training rows.
     training_rows_of
         How many training rows each of these clients has.
     errors
         The errors of each method on held-out rows, by metric: squared, absolute or logarithmic,
         and for the accuracy 1 where the class is right.
+    new
+        The same of clients without any training row, if there are some.
     model
-        FedRes as it was trained for this, with what it chose.
+        FedRes as it was trained for this.
+    chosen
+        The parameters that each method chose.
 
     Examples
     --------
@@ -96,7 +101,9 @@ class TableComparison:
     client: I64
     training_rows_of: I64
     errors: dict[ComparedMethod, dict[str, F64]]
+    new: "TableComparison | None" = field(default=None, repr=False)
     model: "FedResEstimator | None" = field(default=None, repr=False)
+    chosen: dict[ComparedMethod, dict[str, Any]] = field(default_factory=dict, repr=False)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -136,29 +143,46 @@ class TableComparison:
         return ClientCounts(*(int(is_it.sum()) for is_it in who))
 
     def by_training_rows(self, method: ComparedMethod) -> list[Group]:
-        """The gain over another method, for clients with few training rows up to many."""
+        """The gain over another method, for clients with no or few training rows up to many."""
         rows = self.training_rows_of
-        return [
+        new = [] if self.new is None else self.new.by_training_rows(method)
+        return new + [
             Group(low, high, int(who.sum()), self._gain(method, who))
             for low, high in pairwise(_groups(rows))
             if (who := (rows >= low) & (rows < high)).any()
         ]
 
+    @property
+    def recommended(self) -> ComparedMethod:
+        """FedRes, unless another method is clearly better or Central, being simpler, as good."""
+        others: tuple[ComparedMethod, ...] = ("central", "independent")
+        better = [method for method in others if sign(self.gain_over(method)) < 0]
+        if not better and self.gain_over("central").mean <= 0:
+            return "central"
+        error = self.metrics[0]
+        return min(better, key=lambda method: self.score(method, error).mean, default="fedres")
+
     def verdict(self) -> str:
-        """Say in plain words whether personal + shared pays."""
-        return sentence(self)
+        """Say in plain words whether personal + shared pays; new clients have their own line."""
+        return "\n".join(sentences(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
-        error = self.metrics[0]
         return {
             "verdict": self.verdict(),
+            "recommended": self.recommended,
             "task": self.task,
-            "held_out": "last rows" if self.by_time else "random rows of each client",
+            "held_out": f"{'last' if self.by_time else 'random'} rows of each client",
             "training_rows": self.training_rows,
+            **self._measured(),
+            "new_clients": None if self.new is None else self.new._measured(),
+        }
+
+    def _measured(self) -> dict[str, Any]:
+        error = self.metrics[0]
+        return {
             "held_out_rows": len(self.client),
             "held_out_clients": len(self.rows_of),
-            "unseen_clients": int((self.training_rows_of == 0).sum()),
             "methods": {
                 method: {
                     name: value

@@ -7,9 +7,15 @@ import numpy as np
 from fedres.simulation.intervals import Interval
 
 if TYPE_CHECKING:
-    from fedres.tables.table_comparison import TableComparison
+    from fedres.tables.table_comparison import ComparedMethod, TableComparison
 
 WORDS = {"rmse": "RMSE", "mae": "MAE", "log_loss": "log loss", "accuracy": "accuracy"}
+LABELS = {
+    "constant": "Constant",
+    "independent": "Independent",
+    "central": "Central",
+    "fedres": "FedRes",
+}
 # By the signs of what FedRes gains over Central and over Independent; 0 for nothing clear.
 HEADS = {
     (1, 1): "Personal + shared pays",
@@ -24,24 +30,51 @@ HEADS = {
 }
 
 
-def sentence(verdict: "TableComparison") -> str:
+def sentences(verdict: "TableComparison") -> list[str]:
     """Does personal + shared beat only personal and only shared, and for how many clients?"""
-    central, independent = verdict.gain_over("central"), verdict.gain_over("independent")
+    clients = len(verdict.rows_of)
+    alone, shared = verdict.counts("independent"), verdict.counts("central")
+    said = [
+        f"{_head(verdict)}: {_beats(verdict, 'central', 'independent')}; "
+        f"{part(alone.lose, clients)} of {clients:,} clients would be worse off than alone "
+        f"({part(alone.lose_clearly, clients)} clearly) and {part(shared.lose, clients)} than with "
+        f"Central ({part(shared.lose_clearly, clients)} clearly)."
+    ]
+    if (new := verdict.new) is not None:
+        said.append(
+            f"New clients ({len(new.rows_of):,}, without training rows): "
+            f"{_beats(new, 'central', 'constant')}."
+        )
+    return [*said, f"Recommended: {LABELS[verdict.recommended]}."]
+
+
+def _head(verdict: "TableComparison") -> str:
     if len(verdict.rows_of) == 1:
-        head = "One client alone cannot tell"
-    elif _sign(verdict.gain_over("constant")) < 1:
-        head = "These features tell little, a constant does as well"
-    else:
-        head = HEADS[_sign(central), _sign(independent)]
+        return "One client alone cannot tell"
+    if sign(verdict.gain_over("constant")) < 1:
+        return "These features tell little, a constant does as well"
+    return HEADS[sign(verdict.gain_over("central")), sign(verdict.gain_over("independent"))]
+
+
+def _beats(verdict: "TableComparison", *others: "ComparedMethod") -> str:
     error = verdict.metrics[0]
-    counts, clients = verdict.counts("central"), len(verdict.rows_of)
-    return (
-        f"{head}: FedRes ({WORDS[error]} {shown(verdict.score('fedres', error))}) "
-        f"{_relation('Central', central)} and {_relation('Independent', independent)}; "
-        f"against Central, {counts.gain:,} of {clients:,} clients gain "
-        f"({counts.gain_clearly:,} clearly) and {counts.lose:,} lose "
-        f"({counts.lose_clearly:,} clearly)."
-    )
+    relations = [_relation(LABELS[other], verdict.gain_over(other)) for other in others]
+    score = shown(verdict.score("fedres", error))
+    return f"FedRes ({WORDS[error]} {score}) {' and '.join(relations)}"
+
+
+def part(some: int, of_all: int) -> str:
+    """A share in percent, which is 0% for none and 100% for all alone.
+
+    Examples
+    --------
+    >>> part(0, 965), part(4, 965), part(170, 965), part(964, 965)
+    ('0%', '<1%', '18%', '>99%')
+    """
+    percent = 100 * some / of_all
+    if 0 < percent < 1:
+        return "<1%"
+    return ">99%" if 99 < percent < 100 else f"{percent:.0f}%"
 
 
 def shown(value: Interval) -> str:
@@ -51,21 +84,32 @@ def shown(value: Interval) -> str:
     --------
     >>> shown(Interval(0.60188, 0.0123)), shown(Interval(34_567.8, 123.4))
     ('0.602 ± 0.012', '34,568 ± 123')
+    >>> shown(Interval(0.031434, 1.2e-6)), shown(Interval(3.2e9, 4.56e7))
+    ('0.0314 ± 1e-06', '3.2e+09 ± 5e+07')
     """
-    if np.isnan(value.half) or value.half == 0:
-        return f"{value.mean:.4g}"
-    digits = max(0, 1 - int(np.floor(np.log10(value.half))))
-    return f"{value.mean:,.{digits}f} ± {value.half:,.{digits}f}"
+    mean, half = value
+    if np.isnan(half) or half == 0:
+        return f"{mean:.4g}"
+    # Five digits will do, even of millions of rows.
+    digits = max(0, min(1 - _magnitude(half), 4 - _magnitude(mean or half)))
+    if digits > 5 or abs(mean) >= 1e6:
+        return f"{mean:.3g} ± {half:.1g}"
+    return f"{mean:,.{digits}f} ± {half:,.{digits}f}"
 
 
-def _sign(gain: Interval) -> int:
-    return 0 if abs(gain.mean) <= gain.half else int(np.sign(gain.mean))
+def _magnitude(x: float) -> int:
+    return int(np.floor(np.log10(abs(x))))
+
+
+def sign(gain: Interval) -> int:
+    """Whether a gain is clearly above 0 (1), below (-1) or neither (0)."""
+    return int(np.sign(gain.mean)) if abs(gain.mean) > gain.half else 0
 
 
 def _relation(name: str, gain: Interval) -> str:
     if np.isnan(gain.half):
         return f"differs from {name} by {shown(gain)}"
-    if _sign(gain) == 0:
+    if sign(gain) == 0:
         return f"is within noise of {name} ({shown(gain)})"
     verb = "beats" if gain.mean > 0 else "loses to"
     return f"{verb} {name} by {shown(Interval(abs(gain.mean), gain.half))}"

@@ -1,0 +1,162 @@
+"""How the columns of a table were read, and which look otherwise than they were read."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedres.tables.cell_values import Values, are_times, as_floats, factorise, place_of
+from fedres.tables.columns import Category, Column, Hashed, Number
+from fedres.tables.input_rows import Input
+
+FEWEST = 10  # different texts, to tell what they are
+SAMPLE = 1000
+MOST = 0.9  # of the texts in a sample
+NARROW = 0.1  # standard deviations
+DATE = re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}([ T].*)?")
+
+
+class ColumnWarning(UserWarning):
+    """A column that looks otherwise than it was read."""
+
+
+class ColumnReading(NamedTuple):
+    """How a column was read: what it is, how many features it has, which models see it."""
+
+    name: str
+    kind: str
+    features: int
+    seen_by: str
+    note: str
+
+
+def readings(
+    encoder: Any, X: Any, categorical: Sequence[str] | str | None = None
+) -> list[ColumnReading]:
+    """How an encoder reads the columns of a table.
+
+    Parameters
+    ----------
+    encoder
+        What was learned from these rows, or from most of them.
+    X
+        The rows.
+    categorical
+        Columns that were said to be categories, also by wildcards.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fedres.tables.encoder import Encoder
+    >>> films = pd.DataFrame({"year": [1994, None, 2004], "genres": "Drama|War"})
+    >>> for reading in readings(Encoder.fit(films, local=["genres"]), films):
+    ...     print(*reading, sep=", ")
+    year, number, 2, global, 1 missing
+    genres, categories, 2, both,
+    """
+    rows = Input(X, like=encoder.source)
+    meant = rows.matching(categorical or (), "categorical")
+    known = {column.name: i for i, column in enumerate(encoder.columns)}
+    found = []
+    for name in rows.names:
+        if name not in known or (i := known[name]) not in {*encoder.global_, *encoder.local}:
+            found.append(ColumnReading(name, "-", 0, "none", ""))
+            continue
+        column, sides = encoder.columns[i], {"global": encoder.global_, "local": encoder.local}
+        seen_by = [side for side, numbers in sides.items() if i in numbers]
+        kind, note = "scaled", ""
+        if rows.source != "csr":
+            values = rows[name]
+            kind = _kind(column, values)
+            note = _facts(column, values, name in meant)
+        in_words = seen_by[0] if len(seen_by) == 1 else "both"
+        found.append(ColumnReading(name, kind, column.width, in_words, note))
+    return found
+
+
+def doubt(column: Column, values: Values, is_meant: bool) -> str | None:
+    """Why a column may not be what it was read as; `is_meant` if it was said to be categories."""
+    if isinstance(column, Number):
+        return _outlier(column, values)
+    if isinstance(column, Hashed):
+        many = len(set(factorise(values)[1]))
+        return f"{many:,} categories share {column.size:,} features"
+    if is_meant or isinstance(values, np.ndarray):
+        return None
+    texts = [value for value in factorise(values)[1] if isinstance(value, str)]
+    if len(texts) < FEWEST:
+        return None
+    return _nearly_numbers(texts) or _dates(texts) or _lists(texts)
+
+
+def _kind(column: Column, values: Values) -> str:
+    if isinstance(column, Category):
+        return "hashed" if isinstance(column, Hashed) else "categories"
+    return "time" if not isinstance(values, np.ndarray) and are_times(values) else "number"
+
+
+def _facts(column: Column, values: Values, is_meant: bool) -> str:
+    import pandas as pd
+
+    missing = int(pd.isna(values).sum())
+    constant = isinstance(column, Number) and column.scale == 0
+    facts = [
+        doubt(column, values, is_meant),
+        f"{missing:,} missing" if missing else None,
+        "does not vary" if constant else None,
+    ]
+    return "; ".join(filter(None, facts))
+
+
+def _outlier(column: Number, values: Values) -> str | None:
+    x = as_floats(column.name, values)
+    if column.scale == 0 or np.isnan(x).all():
+        return None
+    low, middle, high = np.nanquantile(x, [0.01, 0.5, 0.99])
+    if not 0 < (high - low) * column.scale < NARROW:
+        return None
+    row = int(np.nanargmax(np.abs(x - middle)))
+    return (
+        f"{x[row]:g} in {place_of(values, row)} is so far out that the others look alike: correct "
+        "it or leave it empty"
+    )
+
+
+def _nearly_numbers(texts: Sequence[str]) -> str | None:
+    import pandas as pd
+
+    def are_texts(some: Sequence[str]) -> Any:
+        return pd.to_numeric(pd.Series(some, dtype=object), errors="coerce").isna()
+
+    if are_texts(texts[:SAMPLE]).mean() > 1 - MOST:
+        return None
+    odd = np.flatnonzero(are_texts(texts))
+    if not len(odd):
+        return None  # numbers as texts: so one says that they are categories
+    return (
+        f"read as categories for {texts[odd[0]]!r}, while {len(texts) - len(odd):,} of "
+        f"{len(texts):,} different values are numbers: correct it or leave it empty"
+    )
+
+
+def _dates(texts: Sequence[str]) -> str | None:
+    sample = texts[:SAMPLE]
+    if sum(DATE.fullmatch(text) is not None for text in sample) < MOST * len(sample):
+        return None
+    return f"dates such as {texts[0]!r} are read as categories: write yyyy-mm-dd"
+
+
+def _lists(texts: Sequence[str]) -> str | None:
+    sample = texts[:SAMPLE]
+    for separator in (",", ";", " "):
+        lists = [text.split(separator) for text in sample]
+        parts = {part for parts in lists for part in parts}
+        several = sum(len(parts) > 1 for parts in lists)
+        # Of a list the parts come again and again, of a name they do not.
+        if several >= len(lists) / 2 and len(parts) <= len(lists) / 2:
+            example = next(text for text in sample if separator in text)
+            if "|" in example:
+                return None
+            return f"{example[:30]!r} is read as one category: separate the parts of lists by |"
+    return None

@@ -1,0 +1,128 @@
+"""Columns that look otherwise than they are read are told of, and no others."""
+
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array
+
+from fedres import FedResRegressor
+from fedres.report.columns_table import SHOWN, columns_in_words, print_columns
+from fedres.tables.column_notes import ColumnReading, ColumnWarning, readings
+from fedres.tables.encoder import Encoder
+
+RNG = np.random.default_rng(0)
+ROWS = 300
+NUMBERS = RNG.normal(size=ROWS)
+TEXTS = [f"{x:.3f}" for x in NUMBERS]
+DAYS = pd.date_range("2020-01-01", periods=ROWS)
+LISTS = [[*RNG.choice(list("abcdefgh"), 3, replace=False)] for _ in range(ROWS)]
+
+
+def fitted(values, **options):
+    frame = pd.DataFrame({"a": values}, pd.RangeIndex(2, 2 + len(values), name="line"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ColumnWarning)
+        encoder = Encoder.fit(frame, **options)
+    return encoder, frame
+
+
+@pytest.mark.parametrize(
+    ("values", "note"),
+    [
+        (["n/a?", *TEXTS[1:]], r"read as categories for 'n/a\?', while 2.. of 2.. different val"),
+        ([*NUMBERS[:-1], 1e30], r"1e\+30 in line 301 is so far out that the others look alike"),
+        ([-1e9, np.nan, *NUMBERS[2:]], r"-1e\+09 in line 2 is so far out"),
+        ([" ".join(three) for three in LISTS], "'. . .' is read as one category: separate the"),
+        ([", ".join(three) for three in LISTS], "'., ., .' is read as one category"),
+        (
+            DAYS.strftime("%d.%m.%Y"),
+            "dates such as '01.01.2020' are read as categories: write",
+        ),
+        (DAYS.strftime("%m/%d/%Y %H:%M"), "dates such as '01/01/2020 00:00' are read as cat"),
+    ],
+)
+def test_doubtful_columns(values, note):
+    encoder, frame = fitted(values)
+    (reading,) = readings(encoder, frame)
+    assert re.match(note, reading.note), reading.note
+    # In Python it is a warning.
+    with pytest.warns(ColumnWarning, match=f"column 'a': {note}"):
+        FedResRegressor(passes=1, eta=0.1, shrinkage=1.0).fit(
+            frame, NUMBERS, client=np.arange(ROWS) % 7
+        )
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        NUMBERS,
+        np.exp(3 * NUMBERS),  # a long tail is no outlier
+        (np.arange(ROWS) == 7).astype(int),
+        TEXTS,  # numbers that are meant to be categories
+        DAYS,
+        ["|".join(three) for three in LISTS],
+        LISTS,
+        [f"{a}{b} Street {b}{a}" for a, b in enumerate(RNG.permutation(ROWS))],
+        ["New York", "San Francisco", "Rome"] * 100,
+        [*["1", "2", "x"] * 100],  # too few to tell
+    ],
+)
+def test_columns_beyond_doubt(values):
+    frame = pd.DataFrame({"a": values})
+    (reading,) = readings(Encoder.fit(frame), frame)  # warnings are errors here
+    assert reading.note == ""
+
+
+def test_what_is_said_to_be_categories_is_not_doubted():
+    values = ["A", *(str(i) for i in range(ROWS - 1))]
+    frame = pd.DataFrame({"code": values})
+    encoder = Encoder.fit(frame, categorical=["c*"])
+    assert readings(encoder, frame, ["c*"])[0].note == ""
+    assert readings(encoder, frame)[0].note.startswith("read as categories for 'A'")
+
+
+def test_hashed_categories(monkeypatch):
+    monkeypatch.setattr("fedres.tables.columns.MAX_CATEGORIES", 200)
+    frame = pd.DataFrame({"a": [f"i{i}" for i in range(ROWS)]})
+    with pytest.warns(ColumnWarning, match="column 'a': 300 categories share 262,144 features"):
+        encoder = Encoder.fit(frame)
+    assert readings(encoder, frame) == [
+        ColumnReading("a", "hashed", 2**18, "global", "300 categories share 262,144 features")
+    ]
+
+
+def test_every_column_is_read_somehow():
+    frame = pd.DataFrame(
+        {"n": [1.0, None, 3.0], "day": DAYS[:3], "t": list("aba"), "same": 1, "left": 1, "o": 2}
+    )
+    encoder = Encoder.fit(frame, local=["t", "o"], global_=["n", "day", "t", "same"])
+    assert [tuple(reading) for reading in readings(encoder, frame)] == [
+        ("n", "number", 2, "global", "1 missing"),
+        ("day", "time", 1, "global", ""),
+        ("t", "categories", 2, "both", ""),
+        ("same", "number", 1, "global", "does not vary"),
+        ("left", "-", 0, "none", ""),
+        ("o", "number", 1, "local", "does not vary"),
+    ]
+    x = csr_array(np.eye(3))
+    assert readings(Encoder.fit(x), x)[0] == ("x0", "scaled", 1, "both", "")
+    x = np.eye(3)
+    assert readings(Encoder.fit(x), x)[0] == ("x0", "number", 1, "both", "")
+
+
+def test_of_many_columns_those_with_notes_are_shown(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    columns = [ColumnReading(f"column_{'x' * 30}_{i}", "number", 1, "both", "") for i in range(90)]
+    columns[77] = ColumnReading("odd[/]", "hashed", 2**18, "global", "so many categories " * 9)
+    rows = columns_in_words(columns)
+    assert len(rows) == SHOWN + 1
+    assert rows[-2][0] == "odd[/]"
+    assert rows[-1][-1] == "and 70 more columns: 70 number"
+    assert len(columns_in_words(columns[:SHOWN])) == SHOWN
+    print_columns(columns)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "odd[/]" in "".join(lines)
