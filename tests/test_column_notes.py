@@ -60,6 +60,7 @@ def test_doubtful_columns(values, note):
     [
         NUMBERS,
         np.exp(3 * NUMBERS),  # a long tail is no outlier
+        [*([0, 1] * 149), 0, 30],
         (np.arange(ROWS) == 7).astype(int),
         TEXTS,  # numbers that are meant to be categories
         DAYS,

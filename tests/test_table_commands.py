@@ -10,6 +10,7 @@ import typer
 from sklearn import metrics
 from typer.testing import CliRunner
 
+import fedres
 from fedres import FedResRegressor
 from fedres.cli.compare import compare
 from fedres.cli.data import data
@@ -123,7 +124,13 @@ def test_what_is_saved_is_what_is_recommended(tmp_path):
     found = json.loads(run(*command, "--out", tmp_path / "all", "--method", "fedres", "--json"))
     assert (found["method"], found["recommended"]) == ("fedres", "independent")
     model = load_model(tmp_path / "all")
-    assert (model.method, found["eta"]) == ("fedres", model.eta_)
+    judged = fedres.compare(
+        table, client="user", label="y", model=FedResRegressor(local_features=["a"])
+    ).chosen
+    for one, method in ((own, "independent"), (model, "fedres")):
+        chosen = {"eta": one.eta_, "shrinkage": one.shrinkage_, "passes": one.passes_}
+        assert chosen == judged[method] != judged["central"]
+    assert model.method == "fedres"
 
 
 def test_columns_may_be_ignored_and_solvers_chosen(folder, tmp_path):

@@ -334,7 +334,18 @@ def test_clients_who_come_last_are_new():
     assert 3 not in client[train]
     assert {18, 19} < set(held.tolist())
     assert {1, 2} <= set(client[held])
+    # Of those who stay, one is judged for sure.
+    client = np.array([*range(88), 0, *[99] * 10])
+    for seed in range(9):
+        held = hold_out(table_of(client, np.arange(99.0)), 0.21, seed)[1]
+        assert held.tolist() == list(range(88, 99))
+    # Nobody is new if all others have a row each.
+    client = np.array([*range(89), *[99] * 10])
+    held = hold_out(table_of(client, np.arange(99.0)), 0.21)[1]
+    assert 0 < len(held) < 10
+    assert held.min() > 89
     # Without a time nobody comes last.
+    client = np.array([1, 2] * 9 + [3, 3])
     assert 3 in client[hold_out(table_of(client), 0.2)[0]]
 
 
