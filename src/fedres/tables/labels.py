@@ -54,26 +54,32 @@ class NumberLabels:
     running: Running | None = None
 
     @classmethod
-    def fit(cls, y: F64) -> "NumberLabels":
-        """Learn mean, scale and range.
+    def fit(cls, y: F64, offset: F64 | None = None, weight: F64 | None = None) -> "NumberLabels":
+        """Learn mean, scale and range; with offsets, mean and scale of what they leave.
 
         Examples
         --------
         >>> NumberLabels.fit(np.array([1.0, 3.0]))
         NumberLabels(mean=2.0, scale=1.0, low=1.0, high=3.0, running=None)
         """
-        largest = float(np.abs(y).max()) or 1.0
-        in_units = y / largest  # whose squares do not overflow
-        scale = float(in_units.std())
+        left = y if offset is None else y - offset
+        largest = float(np.abs(left).max()) or 1.0
+        in_units = left / largest  # whose squares do not overflow
+        mean = float(np.average(in_units, weights=weight))
+        scale = float(np.sqrt(np.average((in_units - mean) ** 2, weights=weight)))
         varies = scale > 4 * np.finfo(np.float64).eps
-        mean = float(in_units.mean()) * largest
         low, high = float(y.min()), float(y.max())
-        return cls(mean, scale * largest if varies else 1.0, low, high)
+        return cls(mean * largest, scale * largest if varies else 1.0, low, high)
 
     @property
     def outputs(self) -> int:
         """How many problems the models solve."""
         return 1
+
+    @property
+    def names(self) -> list[Any]:
+        """What each of these problems is about."""
+        return ["number"]
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -148,6 +154,12 @@ class ClassLabels:
     def outputs(self) -> int:
         """How many problems the models solve."""
         return 1 if self.binary else len(self.classes)
+
+    @property
+    def names(self) -> list[Any]:
+        """The class whose odds each of these problems is about."""
+        classes: list[Any] = self.classes.tolist()
+        return classes[-1:] if self.binary else classes
 
     @property
     def limits(self) -> tuple[float, float]:

@@ -115,8 +115,10 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
             raise ValueError(f"y must be a finite number, not {value}")
         return np.array([value])
 
-    def _learn_labels(self, y: F64, _classes: Any) -> NumberLabels:
-        return NumberLabels.fit(y)
+    def _learn_labels(
+        self, y: F64, _classes: Any, offset: F64 | None = None, weight: F64 | None = None
+    ) -> NumberLabels:
+        return NumberLabels.fit(y, offset, weight)
 
     def _no_labels(self) -> NumberLabels:
         return NumberLabels(running=Running())
