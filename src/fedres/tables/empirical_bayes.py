@@ -28,7 +28,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.special import expit, ndtri
 
 from fedres.core.primitives import SMALLEST
-from fedres.core.types import F32, F64, I64, Matrix
+from fedres.core.types import F32, F64, I32, I64, Matrix
 from fedres.tables.client_blocks import (
     SortedRows,
     condense,
@@ -43,12 +43,9 @@ from fedres.tables.sgd_tuning import MOST_ROWS, Encoded, of_some_clients
 
 WIDEST_SOLVED = 1500  # columns of the global side that are factorised, not iterated over
 WIDEST_BLOCK = 1000  # of those that are, the narrow groups of a side that is wider
-WHOLE_ROOT = 64  # columns: a posterior of no more is kept whole
-DRAWS, FEWEST_DRAWS, MOST_DRAWN = 32, 8, 2**25  # of a wider one; numbers that may be kept
-MOST_STEPS, CLOSE = (
-    60,
-    3e-3,
-)  # of the fixed point: steps, and the change of a logarithm that ends it
+WHOLE_ROOT, MOST_WHOLE = 64, 2**20  # columns, and numbers, of a posterior that is kept whole
+DRAWS, FEWEST_DRAWS, MOST_DRAWN = 16, 8, 2**25  # of a wider one; numbers that may be kept
+MOST_STEPS, CLOSE = 60, 1e-3  # of the fixed point: steps, and the change that ends them
 MOST_CELLS, MOST_WORK = 2**27, 1e12  # covariances of local weights; products to find them
 MEMORY = 6  # steps that the next is found from
 LONGEST = 3.0  # step of a logarithm
@@ -61,6 +58,7 @@ STEADY = (
     1e-5,
     1e-3,
 )  # of a column's own square: what differences lose by rounding
+NOTHING = 1e-12  # a variance that is none
 LEAST_NOISE = 1e-6  # of the labels' variance
 LEVELS = np.arange(1, 400) / 400  # whose quantiles of errors are kept
 ENOUGH_ERRORS = 200  # fewer are taken to be normal
@@ -190,15 +188,19 @@ class Arrow:
         The rows; every client has some.
     groups
         Groups of weights.
+    alive
+        Which of them may have a variance; all if None. Local columns of others are left out.
     """
 
-    def __init__(self, shape: ModelShape, data: Encoded, groups: Groups) -> None:
+    def __init__(self, shape: ModelShape, data: Encoded, groups: Groups, alive: Any = None) -> None:
         order = np.argsort(data.client, kind="stable")
         client = data.client[order]
         self.order, self.groups = order, groups
         self.models = OnlineModels(shape, len(data.y))
         x_global = with_constant(data.x_global[order], len(groups.of_global))
         used = varying(data.x_local, data.client, groups.of_local)
+        if alive is not None:
+            used = used[alive[groups.of_local[used]]]
         x_local = _only(data.x_local[order], used)
         local = self.models.rows(x_global, x_local, client).local
         keys, _ = self.models.slots.sorted()
@@ -227,11 +229,11 @@ class Arrow:
         self.client, self.width = client, x_global.shape[1]
         self.slots, self.widest = len(keys), int(widths.max(initial=0))
         self.group_of_slot = groups.of_local[self.columns]
-        self.may_vary = np.zeros(len(groups.names), bool)
-        self.may_vary[groups.of_global[groups.of_global >= 0]] = True
-        self.may_vary[groups.of_local[used]] = True
+        self.alive = np.zeros(len(groups.names), bool)
+        self.alive[groups.of_global[groups.of_global >= 0]] = True
+        self.alive[groups.of_local[used]] = True
         if len(groups.of_local) and (np.bincount(client) > 1).any():
-            self.may_vary[groups.of_local[-1]] = True
+            self.alive[groups.of_local[-1]] = True
         self.place = _places(groups.of_global)
 
     def weigh(self, weight: F64) -> None:
@@ -290,7 +292,8 @@ class Arrow:
             out, _ = self.sweep(np.zeros((0, 0)), x, np.zeros((self.slots, x.shape[1])))
             return self.ridge_global[:, None] * x - out
 
-        return _conjugate_gradients(times, prepare, right, begin, close)
+        solved: F64 = _conjugate_gradients(times, prepare, right, begin, close)
+        return solved
 
     def means(self, target: F64, begin: F64, close: float) -> tuple[F64, F64]:
         """The best global model and local models for targets, in the order of clients."""
@@ -300,10 +303,11 @@ class Arrow:
         _, w_local = self.sweep(target[:, None], w_global, nothing[1] * 0)
         return w_global[:, 0], w_local[:, 0]
 
-    def draws(self, rng: Any) -> "Draws":
+    def draws(self, seed: int) -> "Draws":
         """Random numbers that a root of the covariance is made of; none where it is whole."""
-        if self.width <= WHOLE_ROOT:
+        if self.width <= WHOLE_ROOT and self.width * self.slots <= MOST_WHOLE:
             return Draws(np.eye(self.width), None, None)
+        rng = np.random.default_rng(seed)
         count = int(np.clip(MOST_DRAWN // max(1, self.slots), FEWEST_DRAWS, DRAWS))
         shared = rng.standard_normal((self.width, count)) / np.sqrt(count)
         if self.width <= WIDEST_SOLVED:
@@ -341,7 +345,8 @@ class Arrow:
         shared, own = self.groups.of_global[self.rows.columns], self.group_of_slot[self.rows.slots]
         known, count = shared >= 0, len(self.groups.names)
         sums = _sums(shared[known], self.rows.x_global[known] ** 2, count)
-        return (sums + _sums(own, self.rows.x_local**2, count)) / len(self.client)
+        both: F64 = sums + _sums(own, self.rows.x_local**2, count)
+        return both / len(self.client)
 
     def scores(self, w_global: F64, w_local: F64) -> F64:
         """The sums of both models, in the order of clients."""
@@ -397,30 +402,31 @@ class Labels(NamedTuple):
         return target - self.offset, weight * self.weight
 
 
-def find_variances(arrow: Arrow, labels: Labels, rng: Any, close: float = CLOSE) -> Variances:
-    """The variances under which the labels are most likely."""
-    alive = arrow.may_vary.copy()
-    squared = labels.loss == "squared"
-    logs = np.full(len(alive), np.log(0.5 / max(1, alive.sum())))
+def find_variances(
+    shape: ModelShape, data: Encoded, groups: Groups, k: int, seed: int, close: float = CLOSE
+) -> Variances:
+    """The variances under which the labels of output k are most likely."""
+    arrow = Arrow(shape, data, groups)
+    labels, draws = _labels(shape, data, arrow, k), arrow.draws(seed)
+    alive, squared = arrow.alive.copy(), labels.loss == "squared"
+    share = 0.5 / max(1, alive.sum())
+    with np.errstate(divide="ignore"):
+        logs = np.log(share / np.maximum(arrow.mean_squares(), share))
     noise = 0.5 if squared else 1.0
-    score, w_global = np.zeros(len(labels.y)), np.zeros(arrow.width)
-    draws = arrow.draws(rng)
-    root = np.zeros_like(draws.shared)
+    score, w_global, root = np.zeros(len(labels.y)), np.zeros(arrow.width), draws.shared * 0
     path: deque[tuple[F64, F64]] = deque(maxlen=MEMORY)
-    determined = np.zeros(len(alive))
     for step in range(MOST_STEPS):
         target, weight = labels.working(score)
         if not squared or not step:
             arrow.weigh(weight)
-        arrow.set_ridges(noise / np.where(alive, np.exp(logs), 1e-12))
+        arrow.set_ridges(noise / np.where(alive, np.exp(logs), NOTHING))
         w_global, w_local = arrow.means(target, w_global, 1e-5)
-        side = arrow.covariance(draws, root, 1e-3)
-        root = side.root_global
-        determined, squares = _by_group(arrow, w_global, w_local, side)
+        found = arrow.covariance(draws, root, 1e-2)
+        root = found.root_global
+        determined, squares = _by_group(arrow, w_global, w_local, found)
         last, score = score, arrow.scores(w_global, w_local)
-        old = noise
         if squared:
-            free = determined[alive].sum() + (arrow.groups.of_global < 0).sum()
+            free = determined[alive].sum() + (groups.of_global < 0).sum()
             rest = float(weight @ (target - score) ** 2)
             noise = max(rest / max(weight.sum() - free, 1e-3 * weight.sum()), LEAST_NOISE)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -430,12 +436,25 @@ def find_variances(arrow: Arrow, labels: Labels, rng: Any, close: float = CLOSE)
         alive &= ~gone
         if gone.any():
             path.clear()
+            if _idle(arrow, alive):
+                arrow = Arrow(shape, data, groups, alive)
+                draws = arrow.draws(seed)
+                arrow.weigh(weight)
         path.append((logs, np.where(alive, pull, 0.0)))
-        logs = (logs + _accelerated(path)).clip(np.log(1e-12), np.log(1e6))
-        changes = np.abs(pull[alive]).max(initial=abs(np.log(noise / old)))
-        if changes < close and (squared or np.abs(score - last).max() < 1e-3):
+        # A variance matters as much as what it adds to the labels.
+        parts = np.where(alive, np.exp(logs) * arrow.mean_squares(), 0.0)
+        change = np.abs(pull) * np.sqrt(parts / (parts.sum() + noise))
+        logs = (logs + _accelerated(path)).clip(np.log(NOTHING), np.log(1e6))
+        still = squared or np.abs(score - last).max() < 10 * close
+        if change[alive].max(initial=0) < close and still:
             break
     return Variances(np.where(alive, np.exp(logs), 0.0), noise, np.where(alive, determined, 0.0))
+
+
+def _idle(arrow: Arrow, alive: Any) -> bool:
+    """Whether so many local weights have no variance any more that they are better left out."""
+    weights = np.bincount(arrow.group_of_slot, minlength=len(alive))
+    return bool(weights[~alive].sum() > 0.2 * weights.sum())
 
 
 def _accelerated(path: Sequence[tuple[F64, F64]]) -> F64:
@@ -458,7 +477,7 @@ def _accelerated(path: Sequence[tuple[F64, F64]]) -> F64:
     return np.asarray(onward.clip(-LONGEST, LONGEST))
 
 
-def _sums(group: I64, values: F64, count: int) -> F64:
+def _sums(group: I64 | I32, values: F64 | F32, count: int) -> F64:
     return np.asarray(np.bincount(group, values, count), np.float64)
 
 
@@ -474,10 +493,10 @@ def _by_group(arrow: Arrow, w_global: F64, w_local: F64, side: Covariance) -> tu
     return _sums(group, known, count), _sums(group, w**2, count)
 
 
-def solve_for(arrow: Arrow, labels: Labels, variances: Variances, rng: Any) -> Solution:
+def solve_for(arrow: Arrow, labels: Labels, variances: Variances, seed: int) -> Solution:
     """The posterior of all weights under these variances."""
     squared, score = labels.loss == "squared", np.zeros(len(labels.y))
-    ridges = variances.noise / np.maximum(variances.of_groups, 1e-12)
+    ridges = variances.noise / np.maximum(variances.of_groups, NOTHING)
     w_global = np.zeros(arrow.width)
     for _ in range(1 if squared else MOST_STEPS):
         target, weight = labels.working(score)
@@ -487,7 +506,7 @@ def solve_for(arrow: Arrow, labels: Labels, variances: Variances, rng: Any) -> S
         last, score = score, arrow.scores(w_global, w_local)
         if np.abs(score - last).max(initial=0) < 1e-5:
             break
-    draws = arrow.draws(rng)
+    draws = arrow.draws(seed)
     side = arrow.covariance(draws, np.zeros_like(draws.shared), 1e-3)
     errors = _errors(arrow, labels, side, score, variances.noise)
     return Solution(variances, w_global, w_local, side, errors)
@@ -509,22 +528,19 @@ def train(
     """Find variances, on some clients if rows are many, and the posterior given all rows."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    whole = some = Arrow(shape, data, groups)
     part, seed = data, int(rng.randint(2**31))
     if len(data.client) > MOST_ROWS:
         part = data.only(of_some_clients(data.client, rng))
         part = part._replace(client=np.unique(part.client, return_inverse=True)[1])
-        some = Arrow(shape, part, groups)
-    found = []
     # One thread: what is found does not depend on the number of cores.
     with threadpool_limits(1, "blas"):
-        for k in range(len(data.y)):
-            variances = find_variances(
-                some, _labels(shape, part, some, k), np.random.default_rng(seed)
-            )
-            labels = _labels(shape, data, whole, k)
-            found.append(solve_for(whole, labels, variances, np.random.default_rng(seed)))
-    return whole, found
+        outputs = range(len(data.y))
+        variances = [find_variances(shape, part, groups, k, seed) for k in outputs]
+        alive = np.any([one.of_groups > 0 for one in variances], axis=0)
+        arrow = Arrow(shape, data, groups, alive)
+        return arrow, [
+            solve_for(arrow, _labels(shape, data, arrow, k), variances[k], seed) for k in outputs
+        ]
 
 
 def models_of(shape: ModelShape, arrow: Arrow, found: list[Solution]) -> OnlineModels:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -38,7 +38,7 @@ Views = TypeVar("Views", bound=tuple[Matrix | SparseRow, Matrix | SparseRow])
 class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """The common part of `FedResRegressor` and `FedResClassifier`."""
 
-    _loss: ClassVar[str]
+    _loss: Any  # the name of the loss
     _labels: Labels
     _clients: Clients
     _models: OnlineModels
@@ -233,6 +233,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         targets, numbers = self._labels.targets(y), self._clients.learn(client, len(y))
         assert isinstance(self.encoder_, Encoder)
         offset = None if offset is None else offset / self._labels.units[0]
+        if self._loss == "poisson":  # whose scores begin at the logarithm of the mean
+            offset = np.full(len(y), self._labels.units[1]) + (0.0 if offset is None else offset)
         return Prepared(self.encoder_.encode(table), targets, numbers, weight, offset)
 
     def _partial_fit(self, X: Any, y: Any, client: Any, classes: Any) -> Self:

@@ -119,6 +119,10 @@ class NumberLabels:
         values: F64 = self.mean + self.scale * scores[0].astype(np.float64)
         return values.clip(self.low, self.high)
 
+    def variance(self, _values: F64, noise: float, of_scores: F64) -> F64:
+        """Of what a label may differ by from these predictions."""
+        return np.asarray(self.scale**2 * (noise + of_scores))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON."""
         return asdict(self)
@@ -128,6 +132,42 @@ class NumberLabels:
         """What `to_dict` gave."""
         running = stored["running"]
         return cls(**{**stored, "running": running and Running(**running)})
+
+
+@dataclass
+class CountLabels(NumberLabels):
+    """Counts: the models see them as they are, and predict the logarithm of their mean."""
+
+    @classmethod
+    def fit(cls, y: F64, offset: F64 | None = None, weight: F64 | None = None) -> "CountLabels":
+        """Learn the logarithm of the mean, where models begin.
+
+        Examples
+        --------
+        >>> labels = CountLabels.fit(np.array([1.0, 3.0]))
+        >>> labels.values(np.zeros((1, 1), np.float32))
+        array([2.])
+        """
+        expected = np.ones(len(y)) if offset is None else np.exp(offset)
+        total = np.average(y, weights=weight) / np.average(expected, weights=weight)
+        return cls(float(np.log(max(total, 1e-9))), 1.0, float(y.min()), float(y.max()))
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Rates know no bounds."""
+        return -np.inf, np.inf
+
+    def targets(self, y: F64) -> F32:
+        """Counts themselves: (1, rows)."""
+        return y.astype(np.float32)[None]
+
+    def values(self, scores: F32) -> F64:
+        """Means, from (1, rows)."""
+        return np.asarray(np.exp((self.mean + scores[0].astype(np.float64)).clip(-50, 50)))
+
+    def variance(self, values: F64, _noise: float, of_scores: F64) -> F64:
+        """Poisson's own variance, and that of a mean whose logarithm is normal."""
+        return np.asarray(values + values**2 * np.expm1(of_scores.clip(0, 10)))
 
 
 @dataclass

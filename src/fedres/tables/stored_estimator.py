@@ -11,7 +11,7 @@ from fedres.tables.client_ids import Clients, plain_id
 from fedres.tables.dict_encoder import DictEncoder
 from fedres.tables.encoder import Encoder
 from fedres.tables.estimator import FedResEstimator
-from fedres.tables.labels import ClassLabels, NumberLabels
+from fedres.tables.labels import ClassLabels, CountLabels, NumberLabels
 from fedres.tables.online_models import ModelShape, OnlineModels
 from fedres.tables.posterior import Posterior
 from fedres.tables.regressor import FedResRegressor
@@ -87,6 +87,7 @@ def load_model(folder: str | PathLike[str], client: Any = None) -> FedResEstimat
         model.feature_names_in_ = np.array(meta["names"], object)
     encoder = DictEncoder if "seen" in meta["encoder"] else Encoder
     model.encoder_ = encoder.from_dict(meta["encoder"])
+    labels = CountLabels if meta["parameters"].get("loss") == "poisson" else labels
     model._labels = labels.from_dict(meta["labels"])
     if client is None:
         stored.verify()
