@@ -39,14 +39,15 @@ from fedres.tables.client_blocks import (
 )
 from fedres.tables.columns import Category, Column, Number
 from fedres.tables.online_models import ModelShape, OnlineModels
-from fedres.tables.sgd_tuning import MOST_ROWS, Encoded, of_some_clients
+from fedres.tables.sgd_tuning import Encoded, of_some_clients
 
 WIDEST_SOLVED = 1500  # columns of the global side that are factorised, not iterated over
 WIDEST_BLOCK = 1000  # of those that are, the narrow groups of a side that is wider
 WHOLE_ROOT, MOST_WHOLE = 64, 2**20  # columns, and numbers, of a posterior that is kept whole
-DRAWS, FEWEST_DRAWS, MOST_DRAWN = 16, 8, 2**25  # of a wider one; numbers that may be kept
+DRAWS, FEWEST_DRAWS, MOST_DRAWN = 16, 8, 2**23  # of a wider one; numbers that may be kept
 MOST_STEPS, CLOSE = 60, 1e-3  # of the fixed point: steps, and the change that ends them
 MOST_CELLS, MOST_WORK = 2**27, 1e12  # covariances of local weights; products to find them
+MOST_ROWS = 60_000  # tell variances to a few percent, which is enough to predict by
 MEMORY = 6  # steps that the next is found from
 LONGEST = 3.0  # step of a logarithm
 GONE = 0.5  # weights determined: a group with less, and falling, has no variance
@@ -145,6 +146,8 @@ class Solution(NamedTuple):
         Means; local ones by slot, clients one after the other, constants last.
     covariance
         Of all weights, over the noise.
+    precisions
+        One over the variance of each weight given all others, times the noise: of both sides.
     errors
         Quantiles (`LEVELS`) of what each row's label differs from its prediction without it, in
         units of its standard deviation.
@@ -154,6 +157,7 @@ class Solution(NamedTuple):
     w_global: F64
     w_local: F64
     covariance: Covariance
+    precisions: tuple[F64, F64]
     errors: F64
 
 
@@ -246,14 +250,17 @@ class Arrow:
         square = np.repeat(weight, np.diff(self.rows.begin_global)) * self.rows.x_global**2
         self.diagonal = _sums(self.rows.columns, square, self.width)
 
-    def set_ridges(self, ridges: F64) -> None:
-        """Take the ridge of each group: eliminate local models, and factorise what is left."""
+    def set_ridges(self, ridges: F64, again: bool = False) -> None:
+        """Take the ridge of each group: eliminate local models, and factorise what is left.
+
+        Unless `again`, rows have to be weighed anew before other ridges are taken.
+        """
         from fedres.core.compiled import compiled
 
         free = FREE * self.weight.sum()
         self.ridge_global = np.append(ridges, free)[self.groups.of_global]
         self.ridge_local = ridges[self.group_of_slot]
-        self.blocks = np.empty(self.rows.first_cell[-1])
+        self.blocks = np.empty_like(self.products) if again else self.products
         invert = compiled(invert_blocks, allocates=True)
         invert(self.rows, self.products, self.ridge_local, self.blocks)
         inside = np.flatnonzero(self.place >= 0)
@@ -265,6 +272,12 @@ class Arrow:
             run(self.rows, self.blocks, self.weight, self.place, shared, mine, seen, less)
         shared[np.diag_indices_from(shared)] += self.ridge_global[inside]
         self.inside, self.factor = inside, _factor(shared, self.diagonal[inside])
+
+    def precisions(self) -> tuple[F64, F64]:
+        """The diagonal of the normal equations, of both sides."""
+        square = np.repeat(self.weight, np.diff(self.rows.begin_local)) * self.rows.x_local**2
+        own = _sums(self.rows.slots, square, self.slots)
+        return self.diagonal + self.ridge_global, own + self.ridge_local
 
     def sweep(self, target: F64, w_global: F64, w_local: F64) -> tuple[F64, F64]:
         """What is left for the global side, and the local models, which replace w_local."""
@@ -283,7 +296,7 @@ class Arrow:
         rest = 1 / (self.diagonal + self.ridge_global)[:, None]
 
         def prepare(x: F64) -> F64:
-            ready = rest * x
+            ready: F64 = rest * x
             if len(self.inside):
                 ready[self.inside] = cho_solve(self.factor, x[self.inside])
             return ready
@@ -419,12 +432,12 @@ def find_variances(
         target, weight = labels.working(score)
         if not squared or not step:
             arrow.weigh(weight)
-        arrow.set_ridges(noise / np.where(alive, np.exp(logs), NOTHING))
-        w_global, w_local = arrow.means(target, w_global, 1e-5)
+        arrow.set_ridges(noise / np.where(alive, np.exp(logs), NOTHING), again=squared)
+        w_global, w_local = arrow.means(target, w_global, 1e-3)
         found = arrow.covariance(draws, root, 1e-2)
         root = found.root_global
         determined, squares = _by_group(arrow, w_global, w_local, found)
-        last, score = score, arrow.scores(w_global, w_local)
+        last, score = score, _toward(score, arrow.scores(w_global, w_local), squared)
         if squared:
             free = determined[alive].sum() + (groups.of_global < 0).sum()
             rest = float(weight @ (target - score) ** 2)
@@ -449,6 +462,11 @@ def find_variances(
         if change[alive].max(initial=0) < close and still:
             break
     return Variances(np.where(alive, np.exp(logs), 0.0), noise, np.where(alive, determined, 0.0))
+
+
+def _toward(score: F64, new: F64, squared: bool) -> F64:
+    """Where the loss is approximated next: not so far away that Newton's steps overshoot."""
+    return new if squared else score + (new - score).clip(-2, 2)
 
 
 def _idle(arrow: Arrow, alive: Any) -> bool:
@@ -502,14 +520,14 @@ def solve_for(arrow: Arrow, labels: Labels, variances: Variances, seed: int) -> 
         target, weight = labels.working(score)
         arrow.weigh(weight)
         arrow.set_ridges(ridges)
-        w_global, w_local = arrow.means(target, w_global, 1e-7)
-        last, score = score, arrow.scores(w_global, w_local)
+        w_global, w_local = arrow.means(target, w_global, 1e-5)
+        last, score = score, _toward(score, arrow.scores(w_global, w_local), squared)
         if np.abs(score - last).max(initial=0) < 1e-5:
             break
     draws = arrow.draws(seed)
-    side = arrow.covariance(draws, np.zeros_like(draws.shared), 1e-3)
+    side = arrow.covariance(draws, np.zeros_like(draws.shared), 1e-2)
     errors = _errors(arrow, labels, side, score, variances.noise)
-    return Solution(variances, w_global, w_local, side, errors)
+    return Solution(variances, w_global, w_local, side, arrow.precisions(), errors)
 
 
 def _errors(arrow: Arrow, labels: Labels, found: Covariance, score: F64, noise: float) -> F64:
@@ -530,7 +548,7 @@ def train(
 
     part, seed = data, int(rng.randint(2**31))
     if len(data.client) > MOST_ROWS:
-        part = data.only(of_some_clients(data.client, rng))
+        part = data.only(of_some_clients(data.client, rng, MOST_ROWS))
         part = part._replace(client=np.unique(part.client, return_inverse=True)[1])
     # One thread: what is found does not depend on the number of cores.
     with threadpool_limits(1, "blas"):
@@ -544,33 +562,30 @@ def train(
 
 
 def models_of(shape: ModelShape, arrow: Arrow, found: list[Solution]) -> OnlineModels:
-    """The means as models that predict, and go on learning as the posterior would.
+    """The means as models that predict, and that go on learning from there.
 
-    The sums of squares begin where the first adaptive step is that of Bayes for each weight alone.
+    The sums of squares begin where the next adaptive step of each weight is that of Bayes for it
+    alone, all others being known.
     """
     slope = 2 if shape.loss == "squared" else 1
 
-    def squares(variances: F64) -> F32:
-        return ((slope * shape.eta / variances.clip(1e-12)) ** 2).astype(np.float32)
+    def squares(precisions: Any) -> F32:
+        return np.asarray((slope * shape.eta * np.asarray(precisions)) ** 2, np.float32)
 
-    own = [one.covariance.local * one.variances.noise for one in found]
-    noise = [one.variances.noise if shape.loss == "squared" else 1.0 for one in found]
-    w_local = np.stack([one.w_local for one in found], axis=1).astype(np.float32)
     w_global = np.stack([one.w_global for one in found]).astype(np.float32)
-    shared = np.stack([squares(one.covariance.global_) for one in found])
-    if not w_global.shape[1]:
-        w_global = np.zeros((len(found), 1), np.float32)
-        shared = np.full_like(w_global, SMALLEST)
-    constant = [one.variances.of_groups[-1] / n for one, n in zip(found, noise, strict=True)]
-    settings = shape._replace(shrinkage=float(squares(np.array(constant[:1]))[0]))
+    shared = np.stack([squares(one.precisions[0]) for one in found])
+    if not w_global.shape[1]:  # a side without a model has room for one number
+        w_global, shared = (np.zeros((len(found), 1), np.float32) for _ in range(2))
+    first = found[0].variances
+    prior = max(float(first.of_groups[-1]) if len(first.of_groups) else 0.0, NOTHING)
     return OnlineModels.unpack(
-        settings,
-        {"weights": w_global, "squares": shared},
+        shape._replace(shrinkage=float(squares(first.noise / prior))),
+        {"weights": w_global, "squares": np.maximum(shared, SMALLEST)},
         {
             "start": arrow.rows.first_slot,
             "columns": arrow.columns.astype(np.int32),
-            "weights": w_local,
-            "squares": np.stack([squares(v / n) for v, n in zip(own, noise, strict=True)], axis=1),
+            "weights": np.stack([one.w_local for one in found], axis=1).astype(np.float32),
+            "squares": np.stack([squares(one.precisions[1]) for one in found], axis=1),
         },
     )
 

@@ -110,6 +110,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             one = deepcopy(whole).set_params(method=method)
             one.encoder_ = encoder.of_method(method)
             one._train(rows)
+            if method != self.method:
+                one._posterior = None  # whoever compares asks for scores, and it is large
             yield one, one._sums(in_range(one.encoder_.views(new)), numbers, offset)
 
     def save(self, folder: str | PathLike[str]) -> None:

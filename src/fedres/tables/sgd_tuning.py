@@ -100,12 +100,12 @@ def split_for_tuning(client: I64, rng: Any) -> tuple[I32, I32]:
     return np.sort(order[~held]).astype(np.int32), np.sort(order[held]).astype(np.int32)
 
 
-def of_some_clients(client: I64, rng: Any) -> I64:
+def of_some_clients(client: I64, rng: Any, most: int = MOST_ROWS) -> I64:
     """Rows to choose by where all would be too many: all rows of some clients."""
     rows = np.bincount(client)
     order = rng.permutation(len(rows))
     some = np.zeros(len(rows), bool)
-    some[order[: 1 + np.searchsorted(np.cumsum(rows[order]), MOST_ROWS)]] = True
+    some[order[: 1 + np.searchsorted(np.cumsum(rows[order]), most)]] = True
     return np.flatnonzero(some[client])
 
 
