@@ -105,7 +105,13 @@ class FedResClassifier(ClassifierMixin, OnlineEstimator):  # type: ignore[misc]
         label[0] = y.item() if isinstance(y, np.generic) else y
         return label
 
-    def _learn_labels(self, y: NDArray[Any], classes: Any) -> ClassLabels:
+    def _learn_labels(
+        self,
+        y: NDArray[Any],
+        classes: Any,
+        _offset: F64 | None = None,
+        _weight: F64 | None = None,
+    ) -> ClassLabels:
         found = np.unique(y if classes is None else np.asarray(classes))
         if len(found) < 2:
             raise ValueError(

@@ -5,39 +5,48 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from os import PathLike
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from fedres.core.types import F32, I64, Matrix
+from fedres.core.losses import LOSSES
+from fedres.core.types import F32, F64, I64, Matrix
 from fedres.simulation.settings import choose
+from fedres.tables.cell_values import as_floats, unfit
 from fedres.tables.client_ids import Clients
 from fedres.tables.dict_encoder import DictEncoder
+from fedres.tables.empirical_bayes import Groups, TooWideError, models_of, train
 from fedres.tables.encoder import EncodedTable, Encoder, EstimatorMethod, Names
 from fedres.tables.erm_solver import PairSearch, Ridges
 from fedres.tables.input_rows import as_pandas
 from fedres.tables.labels import FARTHEST, Labels
 from fedres.tables.online_models import ModelShape, OnlineModels, SparseRow
+from fedres.tables.posterior import Posterior
 from fedres.tables.read_table import Table
-from fedres.tables.sgd_tuning import Encoded, Trial, or_default, tune_and_train
+from fedres.tables.sgd_tuning import DEFAULT, Encoded, Trial, or_default, tune_and_train
 from fedres.tables.weights import LocalModels, Weights, unpack
 
-Solver = Literal["sgd", "erm"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+Solver = Literal["auto", "bayes", "sgd", "erm"]
 Views = TypeVar("Views", bound=tuple[Matrix | SparseRow, Matrix | SparseRow])
 
 
 class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """The common part of `FedResRegressor` and `FedResClassifier`."""
 
-    _loss: ClassVar[str]
+    _loss: Any  # the name of the loss
     _labels: Labels
     _clients: Clients
     _models: OnlineModels
     encoder_: Encoder | DictEncoder
     validation_: list[dict[str, Any]]
+    solver_: str
+    _posterior: Posterior | None = None
 
     def __init__(
         self,
@@ -47,7 +56,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         global_features: Names | None = None,
         categorical_features: Names | None = None,
         method: EstimatorMethod = "fedres",
-        solver: Solver = "sgd",
+        solver: Solver = "auto",
+        offset: str | None = None,
         eta: float | None = None,
         shrinkage: float | None = None,
         passes: int | None = None,
@@ -59,12 +69,13 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.categorical_features = categorical_features
         self.method = method
         self.solver = solver
+        self.offset = offset
         self.eta = eta
         self.shrinkage = shrinkage
         self.passes = passes
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, client: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, client: Any = None, sample_weight: Any = None) -> Self:
         """Learn from a table, and forget what was learned before.
 
         Parameters
@@ -77,9 +88,11 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         client
             The client of each row, a string or a whole number. If None, the column that the
             estimator was made with names it. False if rows have no clients.
+        sample_weight
+            How many rows each row stands for; one if None.
         """
         with all_or_nothing(self):
-            self._train(self._prepare(X, y, client))
+            self._train(self._prepare(X, y, client, sample_weight))
         return self
 
     def fit_each(
@@ -92,13 +105,15 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         whole = clone(self).set_params(method="fedres")
         rows = whole._prepare(train.frame, train.y, train.client)
         encoder: Encoder = whole.encoder_
-        frame, client = whole._split(held.frame, held.client, reset=False, learn=False)
+        frame, client, offset = whole._split(held.frame, held.client, reset=False, learn=False)
         new, numbers = encoder.encode(frame), whole._clients.find(client, len(held))
         for method in methods:
             one = deepcopy(whole).set_params(method=method)
             one.encoder_ = encoder.of_method(method)
             one._train(rows)
-            yield one, one._sums(in_range(one.encoder_.views(new)), numbers)
+            if method != self.method:
+                one._posterior = None  # whoever compares asks for scores, and it is large
+            yield one, one._sums(in_range(one.encoder_.views(new)), numbers, offset)
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the model to a folder, from which `fedres.load_model` reads it."""
@@ -129,6 +144,50 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         clients = Clients() if models.settings.width_local is None else self._clients
         return LocalModels(models, clients, names, self._labels.units[0])
 
+    @property
+    def variance_components_(self) -> "pd.DataFrame":
+        """How much of the labels' variance is whose, where ``bayes`` fitted.
+
+        `part` is ``shared``, ``client`` or ``residual``; `variance` is that of the weights of a
+        column, `share` that of what it adds to the labels (of classes: to log odds).
+        """
+        return self._known.components(self._groups, self._labels.units[0], self._labels.names)
+
+    @property
+    def effects_(self) -> "pd.DataFrame":
+        """Every client's weights with standard errors, where ``bayes`` fitted."""
+        return self._known.effects(
+            self._models,
+            self._clients.ids,
+            self.encoder_.names_local,
+            self._labels.units[0],
+            self._labels.names,
+        )
+
+    @property
+    def _known(self) -> Posterior:
+        check_is_fitted(self)
+        if self._posterior is None:
+            raise AttributeError(
+                f"only solver='bayes' knows variances, and this model was fitted by "
+                f"{self.solver_!r}: fit it with solver='bayes'"
+            )
+        return self._posterior
+
+    @property
+    def _groups(self) -> Groups:
+        encoder = self.encoder_
+        assert isinstance(encoder, Encoder)
+        return Groups.of(
+            *(
+                None if method == self.method else [encoder.columns[i] for i in numbers]
+                for method, numbers in (
+                    ("independent", encoder.global_),
+                    ("central", encoder.local),
+                )
+            )
+        )
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_models")
 
@@ -143,45 +202,56 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _check_labels(self, y: Any) -> Any: ...
 
     @abstractmethod
-    def _learn_labels(self, y: Any, classes: Any) -> Labels: ...
+    def _learn_labels(
+        self, y: Any, classes: Any, offset: F64 | None = None, weight: F64 | None = None
+    ) -> Labels: ...
 
     # Tables.
 
-    def _begin(self, X: Any, y: Any, client: Any) -> tuple[Any, Any, Any]:
+    def _begin(self, X: Any, y: Any, client: Any, sample_weight: Any = None) -> "Begun":
         """Forget everything and learn the encoder; the table, labels and clients of its rows."""
         self._check_parameters()
-        table, client = self._split(X, client, reset=True)
+        table, client, offset = self._split(X, client, reset=True)
         y = self._check_labels(y)
         check_consistent_length(table, y)
+        begun = Begun(table, y, client, offset, None)
+        if sample_weight is not None:
+            weight = _check_sample_weight(
+                sample_weight, y, dtype=np.float64, ensure_non_negative=True
+            )
+            begun = begun._replace(weight=weight).where(weight > 0)
         encoder = Encoder.fit(
-            table,
+            begun.table,
             categorical=self.categorical_features,
             local=self.local_features,
             global_=self.global_features,
         )
         self.encoder_, self._clients = encoder.of_method(self.method), Clients()
-        return table, y, client
+        return begun
 
-    def _prepare(self, X: Any, y: Any, client: Any) -> "Prepared":
+    def _prepare(self, X: Any, y: Any, client: Any, sample_weight: Any = None) -> "Prepared":
         """Forget everything and learn encoder, labels and clients: all but the models."""
-        table, y, client = self._begin(X, y, client)
-        self._labels = self._learn_labels(y, None)
+        table, y, client, offset, weight = self._begin(X, y, client, sample_weight)
+        self._labels = self._learn_labels(y, None, offset, weight)
         targets, numbers = self._labels.targets(y), self._clients.learn(client, len(y))
         assert isinstance(self.encoder_, Encoder)
-        return Prepared(self.encoder_.encode(table), targets, numbers)
+        offset = None if offset is None else offset / self._labels.units[0]
+        if self._loss == "poisson":  # whose scores begin at the logarithm of the mean
+            offset = np.full(len(y), self._labels.units[1]) + (0.0 if offset is None else offset)
+        return Prepared(self.encoder_.encode(table), targets, numbers, weight, offset)
 
     def _partial_fit(self, X: Any, y: Any, client: Any, classes: Any) -> Self:
         """Learn from the rows of a table once, in their order."""
-        self._refuse_erm()
+        self._refuse_batch()
         if hasattr(self, "_models"):
-            table, client = self._split(X, client, reset=False)
+            table, client, _ = self._split(X, client, reset=False)
             if table.shape[0]:
                 y = self._check_labels(y)
                 check_consistent_length(table, y)
                 self._go_on(table, y, client)
             return self
         with all_or_nothing(self):
-            table, y, client = self._begin(X, y, client)
+            table, y, client, *_ = self._begin(X, y, client)
             self._labels = self._learn_labels(y, classes)
             self._begin_online()
             self._go_on(table, y, client)
@@ -197,16 +267,26 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _scores(self, X: Any, client: Any) -> F32:
         """The sums of both models for the rows of a table, (outputs, rows)."""
         check_is_fitted(self)
-        table, client = self._split(X, client, reset=False, learn=False)
+        table, client, offset = self._split(X, client, reset=False, learn=False)
         loud = self.method != "central"
         clients = self._clients.find(client, table.shape[0], loud=loud)
-        return self._sums(self._views(table), clients)
+        return self._sums(self._views(table), clients, offset)
 
-    def _sums(self, views: tuple[Matrix | SparseRow, Matrix | SparseRow], client: I64) -> F32:
-        return self._models.predict(self._models.rows(*views, client, new=False))
+    def _sums(
+        self,
+        views: tuple[Matrix | SparseRow, Matrix | SparseRow],
+        client: I64,
+        offset: F64 | None = None,
+    ) -> F32:
+        sums = self._models.predict(self._models.rows(*views, client, new=False))
+        if offset is not None:
+            sums += (offset / self._labels.units[0]).astype(np.float32)
+        return sums
 
-    def _split(self, X: Any, client: Any, *, reset: bool, learn: bool = True) -> tuple[Any, Any]:
-        """Features and clients, checked."""
+    def _split(
+        self, X: Any, client: Any, *, reset: bool, learn: bool = True
+    ) -> tuple[Any, Any, F64 | None]:
+        """Features, clients and offsets, checked."""
         import pandas as pd
 
         X, client = as_pandas(X), as_pandas(client)
@@ -220,6 +300,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             if self.client in X.columns:
                 client = X[self.client] if client is None else client
                 X = X.drop(columns=self.client)
+        X, offset = self._take_offset(X)
         if isinstance(X, pd.DataFrame) and (reset or hasattr(self, "feature_names_in_")):
             validate_data(self, X, reset=reset, skip_check_array=True)
         else:
@@ -236,7 +317,20 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if client is None:
             only = self._unnamed("X", learn=learn)
             client = False if only is False else np.full(X.shape[0], only)
-        return X, client
+        return X, client, offset
+
+    def _take_offset(self, X: Any) -> tuple[Any, F64 | None]:
+        """Rows without the column of offsets, and these."""
+        import pandas as pd
+
+        if self.offset is None:
+            return X, None
+        if not isinstance(X, pd.DataFrame) or self.offset not in X.columns:
+            raise ValueError(f"X has no column {self.offset!r}, which holds the offset: add it")
+        offset = as_floats(self.offset, X[self.offset]).astype(np.float64)
+        if (bad := np.flatnonzero(~np.isfinite(offset))).size:
+            raise unfit(self.offset, offset[bad[0]], "not a finite number", int(bad[0]))
+        return X.drop(columns=self.offset), offset
 
     def _unnamed(self, what: str, *, learn: bool) -> Any:
         """The client of rows that name none, False if they need none."""
@@ -268,28 +362,70 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _train(self, rows: "Prepared") -> None:
         assert isinstance(self.encoder_, Encoder)
         views = in_range(self.encoder_.views(rows.table))
-        data = Encoded(*views, rows.targets, rows.client, self._labels.limits)
+        data = Encoded(
+            *views, rows.targets, rows.client, self._labels.limits, rows.weight, rows.offset
+        )
         rng = check_random_state(self.random_state)
         settings = self._settings(0.0, 0.0)
         best: Trial | Ridges
         trials: Sequence[Trial] | Sequence[Ridges]
-        if self.solver == "erm":
+        self._posterior, self.solver_ = None, self._chosen_solver(data)
+        if self.solver_ == "bayes":
+            try:
+                self._train_bayes(data, rng)
+                return
+            except TooWideError:
+                if self.solver == "bayes" or self._only_bayes(data):
+                    raise
+                self.solver_ = "sgd"
+        if self.solver_ == "erm":
             self._models, best, trials = PairSearch(settings, data).train(self.shrinkage, rng)
         else:
             given = self.eta, self.shrinkage, self.passes
             self._models, best, trials = tune_and_train(settings, data, *given, rng)
         self._keep(best, trials)
 
+    def _train_bayes(self, data: Encoded, rng: Any) -> None:
+        settings = self._settings(DEFAULT.eta, 0.0)
+        arrow, found = train(settings, data, self._groups, rng)
+        self._models = models_of(settings, arrow, found)
+        self._posterior = Posterior.of(arrow, found)
+        self._keep(None, [])
+
+    def _chosen_solver(self, data: Encoded) -> str:
+        """What ``auto`` stands for: options of ``sgd`` ask for it."""
+        given = [name for name in ("eta", "shrinkage", "passes") if getattr(self, name) is not None]
+        chosen = self.solver
+        if chosen == "auto":
+            chosen = "sgd" if given else "bayes"
+        if chosen != "bayes" and (what := self._only_bayes(data)):
+            raise ValueError(
+                f"{what} needs solver='bayes', and {given[0] + ' is for' if given else 'this is'} "
+                f"solver={chosen!r}: leave it out"
+            )
+        return chosen
+
+    def _only_bayes(self, data: Encoded | None) -> str | None:
+        """What is asked for that only ``bayes`` can do."""
+        if self.offset is not None:
+            return "offset"
+        if data is not None and data.weight is not None:
+            return "sample_weight"
+        return None if self._loss in LOSSES else f"loss={self._loss!r}"
+
     def _begin_online(self) -> None:
+        self.solver_, self._posterior = "sgd", None
         best = or_default(self.eta, self.shrinkage, passes=1)
         self._keep(best, [])
         settings = self._settings(best.eta, best.shrinkage)
         self._models = OnlineModels(settings, self._labels.outputs)
 
-    def _keep(self, best: Trial | Ridges, trials: Sequence[Trial] | Sequence[Ridges]) -> None:
-        chosen = best._asdict()
+    def _keep(
+        self, best: Trial | Ridges | None, trials: Sequence[Trial] | Sequence[Ridges]
+    ) -> None:
+        chosen = {} if best is None else best._asdict()
         self.eta_, self.passes_ = chosen.get("eta"), chosen.get("passes")
-        self.shrinkage_, self.ridge_global_ = best.shrinkage, chosen.get("ridge_global")
+        self.shrinkage_, self.ridge_global_ = chosen.get("shrinkage"), chosen.get("ridge_global")
         self.validation_ = [trial._asdict() for trial in trials]
 
     def _settings(self, eta: float, shrinkage: float) -> ModelShape:
@@ -314,11 +450,40 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if self.passes is not None and not (self.passes >= 1 and self.passes == int(self.passes)):
             raise ValueError(f"passes must be a whole number from 1 up or None, not {self.passes}")
 
-    def _refuse_erm(self) -> None:
-        if self.solver == "erm":
+    def _refuse_batch(self) -> None:
+        """Refuse to learn row by row what has to be learned from all rows at once."""
+        what = self._only_bayes(None)
+        if what is None and (
+            self.solver == "erm" or (self.solver == "bayes" and not hasattr(self, "_models"))
+        ):
+            what = f"solver={self.solver!r}"
+        if what is not None:
             raise ValueError(
-                "solver='erm' needs all rows at once: use fit, or solver='sgd' to learn row by row"
+                f"{what} needs all rows at once: use fit, or solver='sgd' to learn row by row"
             )
+
+
+class Begun(NamedTuple):
+    """Rows as given, checked."""
+
+    table: Any
+    y: Any
+    client: Any
+    offset: F64 | None
+    weight: F64 | None
+
+    def where(self, keep: Any) -> "Begun":
+        """Those rows that count."""
+        if keep.all():
+            return self
+        table, y, client, offset, weight = self
+        return Begun(
+            table[keep],
+            y[keep],
+            client if client is False else np.asarray(client)[keep],
+            None if offset is None else offset[keep],
+            None if weight is None else weight[keep],
+        )
 
 
 class Prepared(NamedTuple):
@@ -327,6 +492,8 @@ class Prepared(NamedTuple):
     table: EncodedTable
     targets: F32
     client: I64
+    weight: F64 | None
+    offset: F64 | None
 
 
 @contextmanager

@@ -54,26 +54,32 @@ class NumberLabels:
     running: Running | None = None
 
     @classmethod
-    def fit(cls, y: F64) -> "NumberLabels":
-        """Learn mean, scale and range.
+    def fit(cls, y: F64, offset: F64 | None = None, weight: F64 | None = None) -> "NumberLabels":
+        """Learn mean, scale and range; with offsets, mean and scale of what they leave.
 
         Examples
         --------
         >>> NumberLabels.fit(np.array([1.0, 3.0]))
         NumberLabels(mean=2.0, scale=1.0, low=1.0, high=3.0, running=None)
         """
-        largest = float(np.abs(y).max()) or 1.0
-        in_units = y / largest  # whose squares do not overflow
-        scale = float(in_units.std())
+        left = y if offset is None else y - offset
+        largest = float(np.abs(left).max()) or 1.0
+        in_units = left / largest  # whose squares do not overflow
+        mean = float(np.average(in_units, weights=weight))
+        scale = float(np.sqrt(np.average((in_units - mean) ** 2, weights=weight)))
         varies = scale > 4 * np.finfo(np.float64).eps
-        mean = float(in_units.mean()) * largest
         low, high = float(y.min()), float(y.max())
-        return cls(mean, scale * largest if varies else 1.0, low, high)
+        return cls(mean * largest, scale * largest if varies else 1.0, low, high)
 
     @property
     def outputs(self) -> int:
         """How many problems the models solve."""
         return 1
+
+    @property
+    def names(self) -> list[Any]:
+        """What each of these problems is about."""
+        return ["number"]
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -113,6 +119,10 @@ class NumberLabels:
         values: F64 = self.mean + self.scale * scores[0].astype(np.float64)
         return values.clip(self.low, self.high)
 
+    def variance(self, _values: F64, noise: float, of_scores: F64) -> F64:
+        """Of what a label may differ by from these predictions."""
+        return np.asarray(self.scale**2 * (noise + of_scores))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON."""
         return asdict(self)
@@ -122,6 +132,42 @@ class NumberLabels:
         """What `to_dict` gave."""
         running = stored["running"]
         return cls(**{**stored, "running": running and Running(**running)})
+
+
+@dataclass
+class CountLabels(NumberLabels):
+    """Counts: the models see them as they are, and predict the logarithm of their mean."""
+
+    @classmethod
+    def fit(cls, y: F64, offset: F64 | None = None, weight: F64 | None = None) -> "CountLabels":
+        """Learn the logarithm of the mean, where models begin.
+
+        Examples
+        --------
+        >>> labels = CountLabels.fit(np.array([1.0, 3.0]))
+        >>> labels.values(np.zeros((1, 1), np.float32))
+        array([2.])
+        """
+        expected = np.ones(len(y)) if offset is None else np.exp(offset)
+        total = np.average(y, weights=weight) / np.average(expected, weights=weight)
+        return cls(float(np.log(max(total, 1e-9))), 1.0, float(y.min()), float(y.max()))
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Rates know no bounds."""
+        return -np.inf, np.inf
+
+    def targets(self, y: F64) -> F32:
+        """Counts themselves: (1, rows)."""
+        return y.astype(np.float32)[None]
+
+    def values(self, scores: F32) -> F64:
+        """Means, from (1, rows)."""
+        return np.asarray(np.exp((self.mean + scores[0].astype(np.float64)).clip(-50, 50)))
+
+    def variance(self, values: F64, _noise: float, of_scores: F64) -> F64:
+        """Poisson's own variance, and that of a mean whose logarithm is normal."""
+        return np.asarray(values + values**2 * np.expm1(of_scores.clip(0, 10)))
 
 
 @dataclass
@@ -148,6 +194,12 @@ class ClassLabels:
     def outputs(self) -> int:
         """How many problems the models solve."""
         return 1 if self.binary else len(self.classes)
+
+    @property
+    def names(self) -> list[Any]:
+        """The class whose odds each of these problems is about."""
+        classes: list[Any] = self.classes.tolist()
+        return classes[-1:] if self.binary else classes
 
     @property
     def limits(self) -> tuple[float, float]:

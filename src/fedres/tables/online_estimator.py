@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedres.core.types import F32, Matrix
+from fedres.tables.cell_values import as_float
 from fedres.tables.client_ids import NAMELESS, Clients, plain_id
 from fedres.tables.dict_encoder import DictEncoder
 from fedres.tables.encoder import Names
@@ -35,7 +36,7 @@ class OnlineEstimator(FedResEstimator):
         y
             The label.
         """
-        self._refuse_erm()
+        self._refuse_batch()
         self._check_parameters()
         features, id_ = self._row(x, learn=True)
         label = self._check_label(y)
@@ -77,7 +78,10 @@ class OnlineEstimator(FedResEstimator):
         """The sums of both models for one row, (outputs, 1)."""
         features, id_ = self._row(x, learn=False)
         client = np.array([self._clients.find_one(id_)])
-        return self._sums(in_range(self.encoder_.transform_one(features)), client)
+        offset = None
+        if self.offset is not None:
+            offset = np.array([as_float(self.offset, features.pop(self.offset, None))])
+        return self._sums(in_range(self.encoder_.transform_one(features)), client, offset)
 
     def _row(self, x: Mapping[str, Any], *, learn: bool) -> tuple[dict[str, Any], int | str]:
         """The features of a dict, and its client."""

@@ -1,16 +1,22 @@
-"""Regression: numbers as labels, the squared loss."""
+"""Regression: numbers as labels, the squared loss, or counts, the Poisson loss."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args, overload
 
 import numpy as np
+from scipy.special import nbdtrik
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import assert_all_finite, column_or_1d
 
 from fedres.core.types import F64
-from fedres.tables.labels import NumberLabels, Running
+from fedres.simulation.settings import choose
+from fedres.tables.encoder import EstimatorMethod, Names
+from fedres.tables.estimator import Solver
+from fedres.tables.labels import CountLabels, NumberLabels, Running
 from fedres.tables.online_estimator import OnlineEstimator
+
+NumberLoss = Literal["squared", "poisson"]
 
 
 class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
@@ -30,9 +36,18 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
     method
         ``fedres``; or one half of it, to compare with: ``independent`` (local models on all
         features) or ``central`` (the global model).
+    loss
+        ``squared``, or ``poisson`` for counts: then the models predict the logarithm of the mean.
     solver
-        ``sgd`` learns row by row, the adaptive step on both sides, and can go on learning;
-        ``erm`` finds the best pair of models for all rows, for at most 2000 features a side.
+        ``bayes`` fits both models to all rows at once and finds how much to shrink each column's
+        weights from the rows, so that a client with three rows is left to the global model;
+        ``sgd`` learns row by row, the adaptive step on both sides; ``erm`` finds the best pair of
+        models for one shrinkage, for at most 2000 features a side. By default (``auto``) `fit` is
+        ``bayes`` unless an option of ``sgd`` is given or local models are too wide, and all else
+        is ``sgd``, which also goes on learning from what ``bayes`` found.
+    offset
+        A column of X that holds a score already: it is added to the sum of both models, in units
+        of the label (of counts: of their logarithm; of classes: log odds). Needs ``bayes``.
     eta
         Step size of ``sgd``.
     shrinkage
@@ -42,10 +57,15 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
     passes
         How often ``sgd`` goes through the rows in `fit`, each time in a new order.
     random_state
-        Decides which rows are held out and the order of passes.
+        Decides which rows are held out and the order of passes, and where ``bayes`` samples.
 
     Attributes
     ----------
+    solver_
+        The solver that fitted.
+    variance_components_, effects_
+        Tables, where ``bayes`` fitted: how much of the labels' variance is whose, and every
+        client's weights with standard errors.
     eta_, shrinkage_, passes_
         As given, or as chosen by progressive validation where they were None.
     validation_
@@ -72,8 +92,43 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
     True
     """
 
-    _loss = "squared"
     _labels: NumberLabels
+
+    def __init__(
+        self,
+        *,
+        client: str | Literal[False] | None = None,
+        local_features: Names | None = None,
+        global_features: Names | None = None,
+        categorical_features: Names | None = None,
+        method: EstimatorMethod = "fedres",
+        loss: NumberLoss = "squared",
+        solver: Solver = "auto",
+        offset: str | None = None,
+        eta: float | None = None,
+        shrinkage: float | None = None,
+        passes: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        super().__init__(
+            client=client,
+            local_features=local_features,
+            global_features=global_features,
+            categorical_features=categorical_features,
+            method=method,
+            solver=solver,
+            offset=offset,
+            eta=eta,
+            shrinkage=shrinkage,
+            passes=passes,
+            random_state=random_state,
+        )
+        self.loss = loss
+
+    @property
+    def _loss(self) -> str:
+        choose("loss", self.loss, get_args(NumberLoss))
+        return self.loss
 
     def partial_fit(self, X: Any, y: Any, client: Any = None) -> Self:
         """Learn from the rows of a table once, in their order, and keep what was learned before.
@@ -82,10 +137,59 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         """
         return self._partial_fit(X, y, client, None)
 
-    def predict(self, X: Any, client: Any = None) -> F64:
-        """Predict the label of each row, within the range of the labels seen."""
+    @overload
+    def predict(self, X: Any, client: Any = None, return_std: Literal[False] = False) -> F64: ...
+
+    @overload
+    def predict(
+        self, X: Any, client: Any = None, *, return_std: Literal[True]
+    ) -> tuple[F64, F64]: ...
+
+    def predict(
+        self, X: Any, client: Any = None, return_std: bool = False
+    ) -> F64 | tuple[F64, F64]:
+        """Predict the label of each row, within the range of the labels seen.
+
+        With `return_std` also the standard deviation of what the label may differ by: noise, and
+        what is not known of the weights. Needs ``bayes``.
+        """
         scores = self._scores(X, client)
-        return self._labels.values(scores)
+        values = self._labels.values(scores)
+        if not return_std:
+            return values
+        return values, np.sqrt(self._labels.variance(values, *self._spread(X, client)))
+
+    def predict_interval(self, X: Any, client: Any = None, level: float = 0.9) -> F64:
+        """Bounds between which each row's label lies in so many of all cases: (rows, 2).
+
+        How errors are spread is learned from the errors of training rows, each predicted as if it
+        had not been among them. What `fit` knew is what counts: rows learned later narrow nothing.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> X, user = rng.normal(size=(2000, 1)), rng.integers(0, 50, 2000)
+        >>> y = X[:, 0] + rng.normal(size=50)[user] + rng.normal(size=2000)
+        >>> model = FedResRegressor().fit(X[:1000], y[:1000], client=user[:1000])
+        >>> low, high = model.predict_interval(X[1000:], client=user[1000:], level=0.9).T
+        >>> bool(0.87 < ((low < y[1000:]) & (y[1000:] < high)).mean() < 0.93)
+        True
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level must be between 0 and 1, not {level}")
+        values, deviation = self.predict(X, client, return_std=True)
+        if isinstance(self._labels, CountLabels):
+            return _count_bounds(values, deviation**2, level)
+        ends = np.array(self._known.quantiles(level))
+        return np.asarray(values[:, None] + deviation[:, None] * ends)
+
+    def _spread(self, X: Any, client: Any) -> tuple[float, F64]:
+        """The variance of the noise, and that of each row's score, in units of the models."""
+        known = self._known
+        table, client, _ = self._split(X, client, reset=False, learn=False)
+        numbers = self._clients.find(client, table.shape[0])
+        variances = known.variances_of(self._groups, *self._views(table), numbers)
+        return float(known.noise[0]), variances
 
     def score(self, X: Any, y: Any, client: Any = None, sample_weight: Any = None) -> float:
         """R^2 of the predictions."""
@@ -104,6 +208,8 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         except (TypeError, ValueError) as error:
             raise ValueError(f"y must be numbers: {error}") from None
         assert_all_finite(numbers, input_name="y")
+        if self._loss == "poisson" and (numbers < 0).any():
+            raise ValueError(f"loss='poisson' takes counts from 0 up, not {numbers.min():g}")
         return numbers
 
     def _check_label(self, y: Any) -> F64:
@@ -115,8 +221,20 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
             raise ValueError(f"y must be a finite number, not {value}")
         return np.array([value])
 
-    def _learn_labels(self, y: F64, _classes: Any) -> NumberLabels:
-        return NumberLabels.fit(y)
+    def _learn_labels(
+        self, y: F64, _classes: Any, offset: F64 | None = None, weight: F64 | None = None
+    ) -> NumberLabels:
+        kind = CountLabels if self._loss == "poisson" else NumberLabels
+        return kind.fit(y, offset, weight)
 
     def _no_labels(self) -> NumberLabels:
         return NumberLabels(running=Running())
+
+
+def _count_bounds(mean: F64, variance: F64, level: float) -> F64:
+    """Bounds of counts that scatter more than Poisson's: those of a negative binomial."""
+    size = mean**2 / np.maximum(variance - mean, 1e-9 * mean)
+    share = size / (size + mean)
+    # nbdtrik is the (continuous) inverse in the count of the distribution function.
+    bounds = [np.ceil(nbdtrik(side, size, share)) for side in ((1 - level) / 2, (1 + level) / 2)]
+    return np.asarray(np.nan_to_num(np.stack(bounds, axis=1)))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedres.core.losses import find_loss
-from fedres.core.types import F32, I32, I64, Matrix
+from fedres.core.types import F32, F64, I32, I64, Matrix
 from fedres.simulation.parallel import count_cores, run_all
 from fedres.tables.online_models import ModelShape, OnlineModels
 
@@ -40,6 +40,8 @@ class Encoded(NamedTuple):
         The number of each row's client.
     limits
         The range that predictions are clipped to.
+    weight, offset
+        How many rows each stands for, and what is added to its score; None for one and nothing.
     """
 
     x_global: Matrix
@@ -47,12 +49,19 @@ class Encoded(NamedTuple):
     y: F32
     client: I64
     limits: tuple[float, float]
+    weight: F64 | None = None
+    offset: F64 | None = None
 
     def only(self, rows: I64) -> "Encoded":
         """Some of the rows."""
-        x_global, x_local, y, client, limits = self
-        y = np.ascontiguousarray(y[:, rows])
-        return Encoded(x_global[rows], x_local[rows], y, client[rows], limits)
+        return self._replace(
+            x_global=self.x_global[rows],
+            x_local=self.x_local[rows],
+            y=np.ascontiguousarray(self.y[:, rows]),
+            client=self.client[rows],
+            weight=None if self.weight is None else self.weight[rows],
+            offset=None if self.offset is None else self.offset[rows],
+        )
 
     def loss_of(self, predictions: F32, rows: I32, loss: str) -> float:
         """The mean loss of predictions of some of the rows, (outputs, rows)."""
@@ -91,12 +100,12 @@ def split_for_tuning(client: I64, rng: Any) -> tuple[I32, I32]:
     return np.sort(order[~held]).astype(np.int32), np.sort(order[held]).astype(np.int32)
 
 
-def _of_some_clients(client: I64, rng: Any) -> I64:
+def of_some_clients(client: I64, rng: Any, most: int = MOST_ROWS) -> I64:
     """Rows to choose by where all would be too many: all rows of some clients."""
     rows = np.bincount(client)
     order = rng.permutation(len(rows))
     some = np.zeros(len(rows), bool)
-    some[order[: 1 + np.searchsorted(np.cumsum(rows[order]), MOST_ROWS)]] = True
+    some[order[: 1 + np.searchsorted(np.cumsum(rows[order]), most)]] = True
     return np.flatnonzero(some[client])
 
 
@@ -124,7 +133,7 @@ def try_candidates(
         Decides which rows are held out, and the order of others.
     """
     if len(data.client) > MOST_ROWS:
-        data = data.only(_of_some_clients(data.client, rng))
+        data = data.only(of_some_clients(data.client, rng))
     rest, held = split_for_tuning(data.client, rng)
     if len(held) < FEWEST:  # hardly any client has two rows
         rest, held = split_for_tuning(np.zeros_like(data.client), rng)

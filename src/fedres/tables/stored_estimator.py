@@ -11,8 +11,9 @@ from fedres.tables.client_ids import Clients, plain_id
 from fedres.tables.dict_encoder import DictEncoder
 from fedres.tables.encoder import Encoder
 from fedres.tables.estimator import FedResEstimator
-from fedres.tables.labels import ClassLabels, NumberLabels
+from fedres.tables.labels import ClassLabels, CountLabels, NumberLabels
 from fedres.tables.online_models import ModelShape, OnlineModels
+from fedres.tables.posterior import Posterior
 from fedres.tables.regressor import FedResRegressor
 from fedres.tables.storage import Stored, open_folder, pack_ids, unpack_ids, write
 
@@ -21,7 +22,7 @@ KINDS: dict[str, tuple[type[FedResEstimator], Any]] = {
     "classifier": (FedResClassifier, ClassLabels),
 }
 CHOSEN = (
-    "eta_", "shrinkage_", "passes_", "ridge_global_", "validation_", "n_features_in_",
+    "solver_", "eta_", "shrinkage_", "passes_", "ridge_global_", "validation_", "n_features_in_",
     "columns_",  # which of a table's columns is what: `fedres fit` notes it, to read new tables
 )  # fmt: skip
 
@@ -38,8 +39,11 @@ def save(model: FedResEstimator, folder: str | PathLike[str]) -> None:
         "labels": model._labels.to_dict(),
         "settings": model._models.settings._asdict(),
     }
-    ids = pack_ids(model._clients.ids)
-    write(folder, meta, {"global": global_, "local": local, "clients": ids})
+    groups = {"global": global_, "local": local, "clients": pack_ids(model._clients.ids)}
+    if model._posterior is not None:
+        meta["posterior"], groups["posterior"] = model._posterior.pack()
+        global_["root"] = groups["posterior"].pop("root_global")  # all clients need it
+    write(folder, meta, groups)
 
 
 def _plain(value: Any) -> Any:
@@ -83,16 +87,20 @@ def load_model(folder: str | PathLike[str], client: Any = None) -> FedResEstimat
         model.feature_names_in_ = np.array(meta["names"], object)
     encoder = DictEncoder if "seen" in meta["encoder"] else Encoder
     model.encoder_ = encoder.from_dict(meta["encoder"])
+    labels = CountLabels if meta["parameters"].get("loss") == "poisson" else labels
     model._labels = labels.from_dict(meta["labels"])
     if client is None:
         stored.verify()
         ids, local = unpack_ids(stored.group("clients")).tolist(), stored.group("local")
     else:
         ids, local = [plain_id(client)], _one_client(stored, plain_id(client))
+    global_ = stored.group("global", finite=True)
+    if "posterior" in meta:
+        known = stored.group("posterior") if client is None else _posterior_of(stored, ids[0])
+        known["root_global"] = global_["root"]
+        model._posterior = Posterior.unpack(meta["posterior"], known)
     model._clients = Clients(ids)
-    model._models = OnlineModels.unpack(
-        ModelShape(**meta["settings"]), stored.group("global", finite=True), local
-    )
+    model._models = OnlineModels.unpack(ModelShape(**meta["settings"]), global_, local)
     return model
 
 
@@ -105,3 +113,20 @@ def _one_client(stored: Stored, client: int | str) -> dict[str, Any]:
         name: stored.slice("local", name, first, last) for name in ("columns", "weights", "squares")
     }
     return {"start": np.array([0, last - first]), **own}
+
+
+def _posterior_of(stored: Stored, client: int | str) -> dict[str, Any]:
+    row = stored.find("clients", client)
+    assert row is not None
+    first, last = stored.slice("posterior", "start", row, row + 2).tolist()
+    corner, end = stored.slice("posterior", "first_cell", row, row + 2).tolist()
+    own = {
+        name: stored.slice("posterior", name, first, last)
+        for name in ("columns", "variance_local", "root_local")
+    }
+    return {
+        "start": np.array([0, last - first]),
+        "first_cell": np.array([0, end - corner]),
+        "cells": stored.slice("posterior", "cells", corner, end),
+        **own,
+    }

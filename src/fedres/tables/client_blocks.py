@@ -1,0 +1,251 @@
+"""Least squares in the shape of an arrow: what every client has for itself, done client by client.
+
+Rows are sorted by client. With row weights W and ridges, the normal equations of both sides are
+
+    (X_g' W X_g + ridge_g) w_g + X_g' W X_l w_l = X_g' W y
+    X_l' W X_g w_g + (X_l' W X_l + ridge_l) w_l = X_l' W y
+
+and the second matrix is block-diagonal, a block a client: its inverse C is found exactly, block by
+block. What is left for w_g has the matrix S = X_g' W X_g + ridge_g - X_g' W X_l C X_l' W X_g.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedres.core.source import apart
+from fedres.core.types import F32, F64, I32, I64
+
+
+class SortedRows(NamedTuple):
+    """Rows of all clients, both views in the form of CSR.
+
+    Attributes
+    ----------
+    x_global, columns, begin_global
+        Values, columns and begins of rows.
+    x_local, slots, begin_local
+        The same; a slot is the place of a pair of client and column, and each client's follow one
+        another.
+    first_row, first_slot, first_cell
+        Where each client's rows, slots and cells of its block begin; the last is the end. A block
+        is symmetric, and its lower triangle is kept row by row.
+    """
+
+    x_global: F32
+    columns: I32
+    begin_global: I64
+    x_local: F32
+    slots: I32
+    begin_local: I64
+    first_row: I64
+    first_slot: I64
+    first_cell: I64
+
+
+@apart
+def cell(a: int, b: int) -> int:
+    """The place of row a and column b in a lower triangle, whichever is larger."""
+    return a * (a + 1) // 2 + b if a >= b else b * (b + 1) // 2 + a
+
+
+@apart
+def local_products(rows: SortedRows, weight: F64, out: F64) -> None:
+    """X_l' W X_l, block by block."""
+    for i in range(len(rows.first_row) - 1):
+        slot, corner = rows.first_slot[i], rows.first_cell[i]
+        for n in range(rows.first_row[i], rows.first_row[i + 1]):
+            first, last = rows.begin_local[n], rows.begin_local[n + 1]
+            for e in range(first, last):
+                a, value = rows.slots[e] - slot, weight[n] * rows.x_local[e]
+                for f in range(first, e + 1):
+                    out[corner + cell(a, rows.slots[f] - slot)] += value * rows.x_local[f]
+
+
+@apart
+def invert_blocks(rows: SortedRows, products: F64, ridge: F64, out: F64) -> None:
+    """C, the inverse of X_l' W X_l + ridge, block by block: L, then L^-1, then L^-1' L^-1."""
+    for i in range(len(rows.first_slot) - 1):
+        slot, k = rows.first_slot[i], rows.first_cell[i]
+        size = rows.first_slot[i + 1] - slot
+        for a in range(size):
+            row = k + a * (a + 1) // 2
+            for b in range(a + 1):
+                other = k + b * (b + 1) // 2
+                total = products[row + b]
+                if a == b:
+                    total += ridge[slot + a]
+                for c in range(b):
+                    total -= out[row + c] * out[other + c]
+                out[row + b] = np.sqrt(total) if a == b else total / out[other + b]
+        for a in range(size):
+            row = k + a * (a + 1) // 2
+            scale = 1.0 / out[row + a]
+            for b in range(a):
+                total = 0.0
+                for c in range(b, a):
+                    total += out[row + c] * out[k + c * (c + 1) // 2 + b]
+                # Cells of this row before b are inverted already, and are not asked for again.
+                out[row + b] = -scale * total
+            out[row + a] = scale
+        for a in range(size):
+            row = k + a * (a + 1) // 2
+            for b in range(a + 1):
+                total = 0.0
+                for c in range(a, size):
+                    below = k + c * (c + 1) // 2
+                    total += out[below + a] * out[below + b]
+                out[row + b] = total
+
+
+@apart
+def sweep(
+    rows: SortedRows,
+    blocks: F64,
+    weight: F64,
+    target: F64,
+    w_global: F64,
+    w_local: F64,
+    out: F64,
+    own: F64,
+) -> None:
+    """Fit local models to what is left of targets, and send up what they leave.
+
+    With r = target - X_g w_global it turns w_local = t into C (X_l' W r + t), and adds
+    X_g' W (r - X_l w_local) to `out`. All have a column for each of several problems. A target
+    without rows is zero; `own` is room for one client.
+    """
+    problems = w_global.shape[1]
+    left = np.zeros(problems)
+    for i in range(len(rows.first_row) - 1):
+        slot, corner = rows.first_slot[i], rows.first_cell[i]
+        size = rows.first_slot[i + 1] - slot
+        own[:size] = w_local[slot : slot + size]
+        for n in range(rows.first_row[i], rows.first_row[i + 1]):
+            leftover(rows, n, weight, target, w_global, left)
+            for e in range(rows.begin_local[n], rows.begin_local[n + 1]):
+                a, value = rows.slots[e] - slot, rows.x_local[e]
+                for k in range(problems):
+                    own[a, k] += value * left[k]
+        for a in range(size):
+            for k in range(problems):
+                w_local[slot + a, k] = 0.0
+            for b in range(size):
+                value = blocks[corner + cell(a, b)]
+                for k in range(problems):
+                    w_local[slot + a, k] += value * own[b, k]
+        for n in range(rows.first_row[i], rows.first_row[i + 1]):
+            leftover(rows, n, weight, target, w_global, left)
+            for e in range(rows.begin_local[n], rows.begin_local[n + 1]):
+                value = weight[n] * rows.x_local[e]
+                for k in range(problems):
+                    left[k] -= value * w_local[rows.slots[e], k]
+            for e in range(rows.begin_global[n], rows.begin_global[n + 1]):
+                column, value = rows.columns[e], rows.x_global[e]
+                for k in range(problems):
+                    out[column, k] += value * left[k]
+
+
+@apart
+def leftover(rows: SortedRows, n: int, weight: F64, target: F64, w_global: F64, left: F64) -> None:
+    """What the global model leaves of a row's targets, times its weight."""
+    for k in range(len(left)):
+        left[k] = target[n, k] if len(target) else 0.0
+    for e in range(rows.begin_global[n], rows.begin_global[n + 1]):
+        column, value = rows.columns[e], rows.x_global[e]
+        for k in range(len(left)):
+            left[k] -= value * w_global[column, k]
+    for k in range(len(left)):
+        left[k] *= weight[n]
+
+
+@apart
+def condense(
+    rows: SortedRows,
+    blocks: F64,
+    weight: F64,
+    place: I64,
+    out: F64,
+    mine: I64,
+    seen: F64,
+    less: F64,
+) -> None:
+    """Add the lower triangle of S without its ridge, of those columns that have a place in it.
+
+    `mine` (places) is -1 everywhere; `seen` (slots of a client, places) and `less` (places, places)
+    are room for one client.
+    """
+    met = np.empty(len(out), np.int64)
+    swept = np.empty(len(out))
+    for i in range(len(rows.first_row) - 1):
+        slot, corner, count = rows.first_slot[i], rows.first_cell[i], 0
+        size = rows.first_slot[i + 1] - slot
+        for n in range(rows.first_row[i], rows.first_row[i + 1]):
+            first, last = rows.begin_global[n], rows.begin_global[n + 1]
+            for e in range(first, last):
+                p = place[rows.columns[e]]
+                if p < 0:
+                    continue
+                if mine[p] < 0:
+                    mine[p], met[count] = count, p
+                    for a in range(size):
+                        seen[a, count] = 0.0
+                    for q in range(count + 1):
+                        less[count, q] = 0.0
+                    count += 1
+                value = weight[n] * rows.x_global[e]
+                for f in range(first, e + 1):
+                    q = place[rows.columns[f]]
+                    if q >= 0:
+                        out[max(p, q), min(p, q)] += value * rows.x_global[f]
+                for f in range(rows.begin_local[n], rows.begin_local[n + 1]):
+                    seen[rows.slots[f] - slot, mine[p]] += value * rows.x_local[f]
+        for a in range(size):
+            for q in range(count):
+                swept[q] = 0.0
+            for b in range(size):
+                value = blocks[corner + cell(a, b)]
+                for q in range(count):
+                    swept[q] += value * seen[b, q]
+            for p in range(count):
+                value = seen[a, p]
+                if value != 0.0:
+                    for q in range(p + 1):
+                        less[p, q] += value * swept[q]
+        for p in range(count):
+            mine[met[p]] = -1
+            for q in range(p + 1):
+                out[max(met[p], met[q]), min(met[p], met[q])] -= less[p, q]
+
+
+@apart
+def row_variances(
+    rows: SortedRows, client: I64, blocks: F32, root_global: F32, root_local: F32, out: F64
+) -> None:
+    """x_l' C x_l + |x_g' root_global + x_l' root_local|^2 of every row; a slot of -1 is not there.
+
+    Rows may be in any order, so that each names its client, -1 for one that is not known.
+    """
+    across = np.zeros(root_global.shape[1])
+    for n in range(len(client)):
+        across[:] = 0.0
+        for e in range(rows.begin_global[n], rows.begin_global[n + 1]):
+            column, value = rows.columns[e], rows.x_global[e]
+            for k in range(len(across)):
+                across[k] += value * root_global[column, k]
+        total, i = 0.0, client[n]
+        if i >= 0:
+            slot, corner = rows.first_slot[i], rows.first_cell[i]
+            for e in range(rows.begin_local[n], rows.begin_local[n + 1]):
+                if rows.slots[e] < 0:
+                    continue
+                a, value = rows.slots[e] - slot, rows.x_local[e]
+                for k in range(len(across)):
+                    across[k] += value * root_local[rows.slots[e], k]
+                for f in range(rows.begin_local[n], rows.begin_local[n + 1]):
+                    if rows.slots[f] >= 0:
+                        b = rows.slots[f] - slot
+                        total += value * rows.x_local[f] * blocks[corner + cell(a, b)]
+        for k in range(len(across)):
+            total += across[k] * across[k]
+        out[n] = total
