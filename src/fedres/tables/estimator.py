@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from fedres.core.losses import LOSSES
 from fedres.core.types import F32, F64, I64, Matrix
 from fedres.simulation.settings import choose
-from fedres.tables.cell_values import as_floats, unfit
+from fedres.tables.cell_values import as_floats, place_of, unfit
 from fedres.tables.client_ids import Clients
 from fedres.tables.dict_encoder import DictEncoder
 from fedres.tables.empirical_bayes import Groups, TooWideError, models_of, train
@@ -329,7 +329,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError(f"X has no column {self.offset!r}, which holds the offset: add it")
         offset = as_floats(self.offset, X[self.offset]).astype(np.float64)
         if (bad := np.flatnonzero(~np.isfinite(offset))).size:
-            raise unfit(self.offset, offset[bad[0]], "not a finite number", int(bad[0]))
+            place = place_of(X[self.offset], int(bad[0]))
+            raise unfit(self.offset, offset[bad[0]], "not a finite number", place)
         return X.drop(columns=self.offset), offset
 
     def _unnamed(self, what: str, *, learn: bool) -> Any:
