@@ -273,6 +273,22 @@ def test_inspect_shows_features_and_clients(folder):
     assert "bad, fair, good" in run("inspect", folder / "classes")
 
 
+def test_intervals_and_effects(folder, tmp_path):
+    out = tmp_path / "out.csv"
+    run("predict", folder / "model", folder / "new.csv", "--out", out, "--interval", 0.9)
+    table = pd.read_csv(out)
+    inside = table.rating.between(table.prediction_low, table.prediction_high)
+    assert 0.84 < inside.mean() < 0.96
+    effects = pd.read_csv(StringIO(run("inspect", folder / "model", "--effects")))
+    pd.testing.assert_frame_equal(effects, load_model(folder / "model").effects_, check_dtype=False)
+    own = run("inspect", folder / "model", "--effects", "--client", 7, "--json")
+    assert {one["client"] for one in json.loads(own)} == {7}
+    assert len(json.loads(own)) == (effects["client"] == 7).sum()
+    assert "by empirical Bayes; of the variance, " in run("inspect", folder / "model")
+    with pytest.raises(ValueError, match="classes have probabilities and no intervals"):
+        run("predict", folder / "classes", folder / "new_liked.csv", "--interval", 0.9)
+
+
 @pytest.mark.parametrize(("model", "client"), [("model", 7), ("classes", "u7")])
 def test_inspect_shows_one_client(folder, model, client):
     found = json.loads(run("inspect", folder / model, "--client", client, "--json"))
