@@ -289,6 +289,18 @@ def test_intervals_and_effects(folder, tmp_path):
         run("predict", folder / "classes", folder / "new_liked.csv", "--interval", 0.9)
 
 
+def test_a_model_with_an_offset_predicts_from_a_table_that_has_it(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"user": rng.integers(0, 5, 60), "x": rng.normal(size=60)})
+    table["before"] = 100 * rng.normal(size=60)
+    model = fedres.FedResRegressor(client="user", offset="before")
+    model.fit(table, table.before + table.x).save(tmp_path / "model")
+    table.to_csv(tmp_path / "new.csv", index=False)
+    run("predict", tmp_path / "model", tmp_path / "new.csv", "--out", tmp_path / "out.csv")
+    said = pd.read_csv(tmp_path / "out.csv").prediction
+    np.testing.assert_allclose(said, table.before + table.x, atol=0.5)
+
+
 @pytest.mark.parametrize(("model", "client"), [("model", 7), ("classes", "u7")])
 def test_inspect_shows_one_client(folder, model, client):
     found = json.loads(run("inspect", folder / model, "--client", client, "--json"))
