@@ -159,6 +159,7 @@ def test_few_rows_a_client_and_many_columns():
     assert errors[0] < 1.02 * errors[1]  # chance finds slopes for half of the columns
 
 
+@pytest.mark.filterwarnings("ignore:the model knows no client")
 @pytest.mark.parametrize("level", [0.5, 0.9])
 @pytest.mark.parametrize("noise", ["normal", "skewed"])
 def test_intervals_cover(level, noise):

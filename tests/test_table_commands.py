@@ -108,6 +108,7 @@ def test_what_is_saved_is_what_is_recommended(tmp_path):
     table = pd.DataFrame({"user": user, "a": x[:, 0], "b": x[:, 1], "y": y})
     table.to_csv(tmp_path / "a.csv", index=False)
     command = ["fit", tmp_path / "a.csv", "--client", "user", "--label", "y", "--local", "a"]
+    command += ["--solver", "sgd"]  # which has step sizes to carry from what was judged
     page = tmp_path / "page.html"
     said = run(*command, "--out", tmp_path / "own", "--report", page)
     assert "Recommended: Independent." in said
@@ -125,7 +126,7 @@ def test_what_is_saved_is_what_is_recommended(tmp_path):
     assert (found["method"], found["recommended"]) == ("fedres", "independent")
     model = load_model(tmp_path / "all")
     judged = fedres.compare(
-        table, client="user", label="y", model=FedResRegressor(local_features=["a"])
+        table, client="user", label="y", model=FedResRegressor(local_features=["a"], solver="sgd")
     ).chosen
     for one, method in ((own, "independent"), (model, "fedres")):
         chosen = {"eta": one.eta_, "shrinkage": one.shrinkage_, "passes": one.passes_}
