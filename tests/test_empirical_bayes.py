@@ -61,7 +61,7 @@ def by_hand(frame, y, shop):
 
 def test_equals_the_likelihood_written_out(monkeypatch):
     monkeypatch.setattr(empirical_bayes, "CLOSE", 1e-6)
-    monkeypatch.setattr(find_variances, "__defaults__", (1e-6,))
+    monkeypatch.setattr(find_variances, "__defaults__", (1e-6, None))
     frame, y, shop = shops(300, 15, 6)
     variances, noise, scores, deviation = by_hand(frame, y, shop)
     model = FedResRegressor(local_features=["x"]).fit(frame, y, shop)

@@ -9,7 +9,18 @@ import typer
 from fedres.cli import table_options as shared
 
 OF_NAMED_SETS = ("clients", "delay", "seeds", "rounds", "alignment", "jobs")
-OF_TABLES = ("label", "time", "categorical", "local", "global_", "task", "ignore", "solver", "seed")
+OF_TABLES = (
+    "label",
+    "time",
+    "categorical",
+    "local",
+    "global_",
+    "task",
+    "ignore",
+    "solver",
+    "shared_",
+    "seed",
+)
 
 
 def compare(
@@ -36,6 +47,7 @@ def compare(
     task: Annotated[str | None, shared.TASK] = None,
     ignore: Annotated[str | None, shared.IGNORE] = None,
     solver: Annotated[str | None, shared.SOLVER] = None,
+    shared_: Annotated[str, shared.SHARED] = "auto",
     seed: Annotated[int, shared.SEED] = 0,
 ) -> None:
     """Compare Independent, Central and FedRes: does personal + shared pay?
@@ -55,7 +67,7 @@ def compare(
             shared.refuse_unwritable(report)
         columns = shared.ColumnOptions(client, label, time, categorical, local, global_, ignore)
         rows = columns.read(Path(data))
-        model = columns.estimator(rows.y, task, solver, seed)
+        model = columns.estimator(rows.y, task, solver, shared_, seed)
         with shared.quiet():
             readings = shared.how_columns_are_read(rows, model, json)
             found: Any = run(rows, model=model, seed=seed, progress=True)

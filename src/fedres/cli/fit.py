@@ -26,6 +26,7 @@ def fit(
         typer.Option(help="What to save: fedres, central, independent, or auto for the best."),
     ] = AUTO,
     solver: Annotated[str | None, shared.SOLVER] = None,
+    shared_: Annotated[str, shared.SHARED] = AUTO,
     seed: Annotated[int, shared.SEED] = 0,
     report: Annotated[Path | None, shared.REPORT] = None,
     json: Annotated[bool, shared.JSON] = False,
@@ -46,7 +47,7 @@ def fit(
         shared.refuse_unwritable(report)
     columns = shared.ColumnOptions(client, label, time, categorical, local, global_, ignore)
     rows = columns.read(table)
-    model = columns.estimator(rows.y, task, solver, seed)
+    model = columns.estimator(rows.y, task, solver, shared_, seed)
     with shared.quiet():
         readings = shared.how_columns_are_read(rows, model, json)
         found = compare_on_table(rows, model=model, seed=seed, progress=True)
@@ -65,5 +66,6 @@ def fit(
         "global_features": model.encoder_.width_global,
         "local_features": model.encoder_.width_local,
         **chosen,
+        "shared_because": shared.shared_because(found, saved),
     }
     shared.show(found, table, report, json, readings, summary)

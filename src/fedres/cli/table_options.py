@@ -41,6 +41,11 @@ IGNORE = typer.Option(help="Columns to leave out.", rich_help_panel=PANEL)
 SOLVER = typer.Option(
     help="How models are found: bayes (default), sgd or erm.", rich_help_panel=PANEL
 )
+SHARED = typer.Option(
+    "--shared",
+    help="Shared model: linear, trees, or auto for what is better on rows left out of training.",
+    rich_help_panel=PANEL,
+)
 SEED = typer.Option(
     help="Decides which rows are held out, and the order of passes.", rich_help_panel=PANEL
 )
@@ -75,7 +80,9 @@ class ColumnOptions(NamedTuple):
             )
         return rows if self.ignore is None else rows.without(_listed(self.ignore) or ())
 
-    def estimator(self, y: Any, task: str | None, solver: str | None, seed: int) -> Any:
+    def estimator(
+        self, y: Any, task: str | None, solver: str | None, shared: str, seed: int
+    ) -> Any:
         """The estimator they ask for."""
         from fedres.tables.judging import estimator_for
 
@@ -86,6 +93,7 @@ class ColumnOptions(NamedTuple):
             categorical_features=_listed(self.categorical),
             local_features=_listed(self.local),
             global_features=_listed(self.global_),
+            shared=shared,
             random_state=seed,
             **({} if solver is None else {"solver": solver}),
         )
@@ -143,6 +151,8 @@ def show(
         from fedres.report.verdict_table import print_verdict
 
         print_verdict(verdict, shown(table).name)
+        if because := shared_because(verdict, model.get("method", "fedres")):
+            print(because)
         if model:
             print(f"Saved in {model['model']}: {saved(verdict, model['method'])}.")
     if report is not None:
@@ -153,6 +163,14 @@ def show(
             write_verdict(verdict, report, shown(table).name, columns, model)
         if not as_json:
             print(f"Report: {report.resolve()}")
+
+
+def shared_because(verdict: "TableComparison", method: Any) -> str | None:
+    """Which shared model a method took, and why; None if there was no choice."""
+    from fedres.tables.verdict_words import which_shared
+
+    taken = verdict.chosen[method]["shared"]
+    return which_shared(verdict.shared_losses[method], taken)
 
 
 def saved(verdict: "TableComparison", method: str) -> str:

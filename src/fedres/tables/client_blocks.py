@@ -127,13 +127,16 @@ def sweep(
                 a, value = rows.slots[e] - slot, rows.x_local[e]
                 for k in range(problems):
                     own[a, k] += value * left[k]
+        w_local[slot : slot + size] = 0.0
         for a in range(size):
-            for k in range(problems):
-                w_local[slot + a, k] = 0.0
-            for b in range(size):
-                value = blocks[corner + cell(a, b)]
+            row = corner + a * (a + 1) // 2
+            for b in range(a):
+                value = blocks[row + b]
                 for k in range(problems):
                     w_local[slot + a, k] += value * own[b, k]
+                    w_local[slot + b, k] += value * own[a, k]
+            for k in range(problems):
+                w_local[slot + a, k] += blocks[row + a] * own[a, k]
         for n in range(rows.first_row[i], rows.first_row[i + 1]):
             leftover(rows, n, weight, target, w_global, left)
             for e in range(rows.begin_local[n], rows.begin_local[n + 1]):

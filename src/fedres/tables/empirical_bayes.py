@@ -193,7 +193,7 @@ class Arrow:
     groups
         Groups of weights.
     alive
-        Which of them may have a variance; all if None. Local columns of others are left out.
+        Which of them may have a variance; all if None. Columns of others are left out.
     """
 
     def __init__(self, shape: ModelShape, data: Encoded, groups: Groups, alive: Any = None) -> None:
@@ -202,10 +202,13 @@ class Arrow:
         self.order, self.groups = order, groups
         self.models = OnlineModels(shape, len(data.y))
         x_global = with_constant(data.x_global[order], len(groups.of_global))
+        if alive is not None and not alive.all():
+            in_use = np.append(alive, True)[groups.of_global]  # the constant's group is -1
+            x_global = only(x_global, np.flatnonzero(in_use))
         used = varying(data.x_local, data.client, groups.of_local)
         if alive is not None:
             used = used[alive[groups.of_local[used]]]
-        x_local = _only(data.x_local[order], used)
+        x_local = only(data.x_local[order], used)
         local = self.models.rows(x_global, x_local, client).local
         keys, _ = self.models.slots.sorted()
         clients = int(client[-1]) + 1
@@ -416,16 +419,28 @@ class Labels(NamedTuple):
 
 
 def find_variances(
-    shape: ModelShape, data: Encoded, groups: Groups, k: int, seed: int, close: float = CLOSE
+    shape: ModelShape,
+    data: Encoded,
+    groups: Groups,
+    k: int,
+    seed: int,
+    close: float = CLOSE,
+    begin: Variances | None = None,
 ) -> Variances:
-    """The variances under which the labels of output k are most likely."""
-    arrow = Arrow(shape, data, groups)
-    labels, draws = _labels(shape, data, arrow, k), arrow.draws(seed)
+    """The variances under which the labels of output k are most likely.
+
+    The search goes on from `begin`, if given; groups without a variance there stay without.
+    """
+    arrow = Arrow(shape, data, groups, None if begin is None else begin.of_groups > 0)
+    labels, draws = labels_of(shape, data, arrow, k), arrow.draws(seed)
     alive, squared = arrow.alive.copy(), labels.loss == "squared"
-    share = 0.5 / max(1, alive.sum())
-    with np.errstate(divide="ignore"):
-        logs = np.log(share / np.maximum(arrow.mean_squares(), share))
-    noise = 0.5 if squared else 1.0
+    if begin is None:
+        share = 0.5 / max(1, alive.sum())
+        logs, noise = -np.log(np.maximum(arrow.mean_squares() / share, 1)), 0.5
+    else:
+        logs, noise = np.log(np.maximum(begin.of_groups, NOTHING)), begin.noise
+        alive &= begin.of_groups > 0
+    noise = noise if squared else 1.0
     score, w_global, root = np.zeros(len(labels.y)), np.zeros(arrow.width), draws.shared * 0
     path: deque[tuple[F64, F64]] = deque(maxlen=MEMORY)
     for step in range(MOST_STEPS):
@@ -437,7 +452,7 @@ def find_variances(
         found = arrow.covariance(draws, root, 1e-2)
         root = found.root_global
         determined, squares = _by_group(arrow, w_global, w_local, found)
-        last, score = score, _toward(score, arrow.scores(w_global, w_local), squared)
+        last, score = score, toward(score, arrow.scores(w_global, w_local), squared)
         if squared:
             free = determined[alive].sum() + (groups.of_global < 0).sum()
             rest = float(weight @ (target - score) ** 2)
@@ -464,7 +479,7 @@ def find_variances(
     return Variances(np.where(alive, np.exp(logs), 0.0), noise, np.where(alive, determined, 0.0))
 
 
-def _toward(score: F64, new: F64, squared: bool) -> F64:
+def toward(score: F64, new: F64, squared: bool) -> F64:
     """Where the loss is approximated next: not so far away that Newton's steps overshoot."""
     return new if squared else score + (new - score).clip(-2, 2)
 
@@ -521,7 +536,7 @@ def solve_for(arrow: Arrow, labels: Labels, variances: Variances, seed: int) -> 
         arrow.weigh(weight)
         arrow.set_ridges(ridges)
         w_global, w_local = arrow.means(target, w_global, 1e-5)
-        last, score = score, _toward(score, arrow.scores(w_global, w_local), squared)
+        last, score = score, toward(score, arrow.scores(w_global, w_local), squared)
         if np.abs(score - last).max(initial=0) < 1e-5:
             break
     draws = arrow.draws(seed)
@@ -561,7 +576,7 @@ def train(
         alive = np.any([one.of_groups > 0 for one in variances], axis=0)
         arrow = Arrow(shape, data, groups, alive)
         return arrow, [
-            solve_for(arrow, _labels(shape, data, arrow, k), variances[k], seed) for k in outputs
+            solve_for(arrow, labels_of(shape, data, arrow, k), variances[k], seed) for k in outputs
         ]
 
 
@@ -594,7 +609,8 @@ def models_of(shape: ModelShape, arrow: Arrow, found: list[Solution]) -> OnlineM
     )
 
 
-def _labels(shape: ModelShape, data: Encoded, arrow: Arrow, k: int) -> Labels:
+def labels_of(shape: ModelShape, data: Encoded, arrow: Arrow, k: int) -> Labels:
+    """The labels of output k, in the order of an arrow."""
     rows = len(data.client)
     offset = np.zeros(rows) if data.offset is None else data.offset
     weight = np.ones(rows) if data.weight is None else data.weight
@@ -622,7 +638,7 @@ def varying(x: Matrix, client: I64, group: I64) -> I64:
     return np.flatnonzero(np.isin(group[:-1], group[:-1][within]))
 
 
-def _only(x: Matrix, columns: I64) -> Matrix:
+def only(x: Matrix, columns: I64) -> Matrix:
     """These columns of x, all others empty."""
     if sparse.issparse(x):
         keep = np.zeros(x.shape[1], x.dtype)

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, get_args
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -27,12 +27,15 @@ from fedres.tables.online_models import ModelShape, OnlineModels, SparseRow
 from fedres.tables.posterior import Posterior
 from fedres.tables.read_table import Table
 from fedres.tables.sgd_tuning import DEFAULT, Encoded, Trial, or_default, tune_and_train
+from fedres.tables.shared_models import SharedModel, features_seen, seen_part
+from fedres.tables.shared_training import train_foreign, train_trees
 from fedres.tables.weights import LocalModels, Weights, unpack
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Solver = Literal["auto", "bayes", "sgd", "erm"]
+SharedKind = Literal["linear", "trees", "auto"]
 Views = TypeVar("Views", bound=tuple[Matrix | SparseRow, Matrix | SparseRow])
 
 
@@ -46,7 +49,9 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     encoder_: Encoder | DictEncoder
     validation_: list[dict[str, Any]]
     solver_: str
+    shared_: str
     _posterior: Posterior | None = None
+    _shared: tuple[SharedModel, ...] = ()  # none where the shared model is linear
 
     def __init__(
         self,
@@ -56,6 +61,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         global_features: Names | None = None,
         categorical_features: Names | None = None,
         method: EstimatorMethod = "fedres",
+        shared: SharedKind | Any = "linear",
         solver: Solver = "auto",
         offset: str | None = None,
         eta: float | None = None,
@@ -68,6 +74,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.global_features = global_features
         self.categorical_features = categorical_features
         self.method = method
+        self.shared = shared
         self.solver = solver
         self.offset = offset
         self.eta = eta
@@ -259,7 +266,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _go_on(self, table: Any, y: Any, client: Any) -> None:
         # All that may be refused comes before anything changes.
-        views, targets = self._views(table), self._labels.targets(y)
+        views = self._views(table)
+        targets = self._left_by_shared(self._labels.targets(y), views[0])
         numbers = self._clients.learn(client, len(y))
         self._models.learn(self._models.rows(*views, numbers), targets)
         self._labels.see(y)
@@ -279,9 +287,28 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         offset: F64 | None = None,
     ) -> F32:
         sums = self._models.predict(self._models.rows(*views, client, new=False))
+        if self._shared:
+            sums += self._shared_scores(views[0])
         if offset is not None:
             sums += (offset / self._labels.units[0]).astype(np.float32)
         return sums
+
+    def _shared_scores(self, x_global: Matrix | SparseRow) -> F32:
+        """What a shared model that is not linear says, (outputs, rows)."""
+        x = seen_part(x_global, self._seen)
+        return np.concatenate(
+            [np.atleast_2d(one.predict(x)) for one in self._shared], dtype=np.float32
+        )
+
+    def _left_by_shared(self, targets: F32, x_global: Matrix | SparseRow) -> F32:
+        """What local models are to go on learning from, the shared model staying as it is."""
+        return targets - self._shared_scores(x_global) if self._shared else targets
+
+    @property
+    def _seen(self) -> Any:
+        encoder = self.encoder_
+        assert isinstance(encoder, Encoder)
+        return features_seen([encoder.columns[i] for i in encoder.global_])
 
     def _split(
         self, X: Any, client: Any, *, reset: bool, learn: bool = True
@@ -370,7 +397,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         settings = self._settings(0.0, 0.0)
         best: Trial | Ridges
         trials: Sequence[Trial] | Sequence[Ridges]
-        self._posterior, self.solver_ = None, self._chosen_solver(data)
+        self._posterior, self._shared, self.shared_ = None, (), "linear"
+        self.solver_ = self._chosen_solver(data)
         if self.solver_ == "bayes":
             try:
                 self._train_bayes(data, rng)
@@ -388,10 +416,23 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _train_bayes(self, data: Encoded, rng: Any) -> None:
         settings = self._settings(DEFAULT.eta, 0.0)
-        arrow, found = train(settings, data, self._groups, rng)
+        losses: dict[str, float] = {}
+        arrow = None
+        if self.shared != "linear" and self.method != "independent" and self._seen.any():
+            rows = settings, data, self._groups, self._seen, rng
+            if isinstance(self.shared, str):
+                arrow, found, shared, losses = train_trees(*rows, or_linear=self.shared == "auto")
+            else:
+                arrow, found, shared, losses = train_foreign(*rows, self.shared)
+        if arrow is None:
+            arrow, found = train(settings, data, self._groups, rng)
+        else:
+            self._shared = tuple(shared)
+            self.shared_ = "trees" if isinstance(self.shared, str) else type(self.shared).__name__
         self._models = models_of(settings, arrow, found)
         self._posterior = Posterior.of(arrow, found)
         self._keep(None, [])
+        self.validation_ = [{"shared": name, "loss": loss} for name, loss in losses.items()]
 
     def _chosen_solver(self, data: Encoded) -> str:
         """What ``auto`` stands for: options of ``sgd`` ask for it."""
@@ -410,12 +451,14 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """What is asked for that only ``bayes`` can do."""
         if self.offset is not None:
             return "offset"
+        if not (isinstance(self.shared, str) and self.shared in ("linear", "auto")):
+            return f"shared={self.shared!r}"
         if data is not None and data.weight is not None:
             return "sample_weight"
         return None if self._loss in LOSSES else f"loss={self._loss!r}"
 
     def _begin_online(self) -> None:
-        self.solver_, self._posterior = "sgd", None
+        self.solver_, self.shared_, self._posterior, self._shared = "sgd", "linear", None, ()
         best = or_default(self.eta, self.shrinkage, passes=1)
         self._keep(best, [])
         settings = self._settings(best.eta, best.shrinkage)
@@ -442,6 +485,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _check_parameters(self) -> None:
         choose("method", self.method, get_args(EstimatorMethod))
         choose("solver", self.solver, get_args(Solver))
+        self._check_shared()
         if not (self.client is None or self.client is False or isinstance(self.client, str)):
             raise ValueError(f"client must name a column or be None or False, not {self.client!r}")
         if self.eta is not None and not 0 < self.eta < np.inf:
@@ -451,9 +495,28 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if self.passes is not None and not (self.passes >= 1 and self.passes == int(self.passes)):
             raise ValueError(f"passes must be a whole number from 1 up or None, not {self.passes}")
 
+    def _check_shared(self) -> None:
+        if isinstance(self.shared, str):
+            choose("shared", self.shared, get_args(SharedKind))
+            return
+        kinds = ("predict", "predict_proba") if self._loss == "logistic" else ("predict",)
+        if isinstance(self.shared, type) or not (
+            hasattr(self.shared, "fit")
+            and (is_regressor(self.shared) or (len(kinds) == 2 and is_classifier(self.shared)))
+        ):
+            raise ValueError(
+                f"shared must be {', '.join(map(repr, get_args(SharedKind)))} or a regressor"
+                f"{' or classifier' if len(kinds) == 2 else ''} of scikit-learn's kind, "
+                f"not {self.shared!r}"
+            )
+
     def _refuse_batch(self) -> None:
         """Refuse to learn row by row what has to be learned from all rows at once."""
         what = self._only_bayes(None)
+        if self._shared and self.offset is None and self._loss == "squared":
+            return
+        if what is None and self._shared:
+            what = f"shared={self.shared!r} with loss {self._loss!r}"
         if what is None and (
             self.solver == "erm" or (self.solver == "bayes" and not hasattr(self, "_models"))
         ):

@@ -76,10 +76,16 @@ def compare_on_table(
     errors: dict[ComparedMethod, dict[str, F64]]
     errors = {"constant": _constant_errors(are_classes, train.y, held.y)}
     chosen: dict[ComparedMethod, dict[str, Any]] = {}
+    shared_losses: dict[ComparedMethod, dict[str, float]] = {}
     bar = "judging on held-out rows" if progress else None
     for one, scores in with_bar(model.fit_each(TRAINED, train, held), len(TRAINED), bar):
         errors[one.method] = _errors(one, scores, held.y)
         chosen[one.method] = {name: getattr(one, name + "_") for name in CHOSEN}
+        if isinstance(model.shared, str):
+            chosen[one.method]["shared"] = one.shared_
+        shared_losses[one.method] = {
+            trial["shared"]: trial["loss"] for trial in one.validation_ if "shared" in trial
+        }
     client = np.asarray(held.client)
     training_rows = np.bincount(np.asarray(train.client), minlength=int(client.max()) + 1)
 
@@ -99,7 +105,8 @@ def compare_on_table(
 
     is_known = training_rows[client] > 0
     new = None if is_known.all() else judged(~is_known)
-    return replace(judged(is_known), new=new, model=one, chosen=chosen)
+    found = replace(judged(is_known), new=new, model=one, chosen=chosen)
+    return replace(found, shared_losses=shared_losses)
 
 
 def estimator_for(y: NDArray[Any], task: Task | None = None, **parameters: Any) -> Any:

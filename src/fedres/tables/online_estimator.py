@@ -68,7 +68,7 @@ class OnlineEstimator(FedResEstimator):
             targets = labels.targets(y)
         else:
             x_global, x_local = in_range(encoder.transform_one(features))
-            targets = labels.targets(y)
+            targets = self._left_by_shared(labels.targets(y), x_global)
             client = self._clients.learn_one(id_)
         rows = self._models.rows(x_global, x_local, np.array([client]))
         self._models.learn(rows, targets)

@@ -12,7 +12,7 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from fedres.core.types import F64
 from fedres.simulation.settings import choose
 from fedres.tables.encoder import EstimatorMethod, Names
-from fedres.tables.estimator import Solver
+from fedres.tables.estimator import SharedKind, Solver
 from fedres.tables.labels import CountLabels, NumberLabels, Running
 from fedres.tables.online_estimator import OnlineEstimator
 
@@ -104,6 +104,7 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         categorical_features: Names | None = None,
         method: EstimatorMethod = "fedres",
         loss: NumberLoss = "squared",
+        shared: SharedKind | Any = "linear",
         solver: Solver = "auto",
         offset: str | None = None,
         eta: float | None = None,
@@ -117,6 +118,7 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
             global_features=global_features,
             categorical_features=categorical_features,
             method=method,
+            shared=shared,
             solver=solver,
             offset=offset,
             eta=eta,

@@ -1,5 +1,6 @@
 """Estimators on disk; `fedres.tables.storage` says how."""
 
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from fedres.tables.labels import ClassLabels, CountLabels, NumberLabels
 from fedres.tables.online_models import ModelShape, OnlineModels
 from fedres.tables.posterior import Posterior
 from fedres.tables.regressor import FedResRegressor
+from fedres.tables.shared_models import KINDS as SHARED_KINDS
+from fedres.tables.shared_models import ForeignModel, SharedModel
 from fedres.tables.storage import Stored, open_folder, pack_ids, unpack_ids, write
 
 KINDS: dict[str, tuple[type[FedResEstimator], Any]] = {
@@ -22,7 +25,8 @@ KINDS: dict[str, tuple[type[FedResEstimator], Any]] = {
     "classifier": (FedResClassifier, ClassLabels),
 }
 CHOSEN = (
-    "solver_", "eta_", "shrinkage_", "passes_", "ridge_global_", "validation_", "n_features_in_",
+    "solver_", "shared_", "eta_", "shrinkage_", "passes_", "ridge_global_", "validation_",
+    "n_features_in_",
     "columns_",  # which of a table's columns is what: `fedres fit` notes it, to read new tables
 )  # fmt: skip
 
@@ -30,9 +34,12 @@ CHOSEN = (
 def save(model: FedResEstimator, folder: str | PathLike[str]) -> None:
     """Write a model, all that is needed to predict and to go on learning."""
     global_, local = model._models.pack(len(model._clients))
-    meta = {
+    parameters = {name: _plain(value) for name, value in model.get_params(deep=False).items()}
+    if not isinstance(model.shared, str):
+        parameters["shared"] = None  # the fitted model says what it was
+    meta: dict[str, Any] = {
         "kind": next(kind for kind, (cls, _) in KINDS.items() if isinstance(model, cls)),
-        "parameters": {name: _plain(value) for name, value in model.get_params().items()},
+        "parameters": parameters,
         "chosen": {name: _plain(getattr(model, name)) for name in CHOSEN if hasattr(model, name)},
         "names": list(getattr(model, "feature_names_in_", [])),
         "encoder": model.encoder_.to_dict(),
@@ -43,6 +50,9 @@ def save(model: FedResEstimator, folder: str | PathLike[str]) -> None:
     if model._posterior is not None:
         meta["posterior"], groups["posterior"] = model._posterior.pack()
         global_["root"] = groups["posterior"].pop("root_global")  # all clients need it
+    if model._shared:
+        meta["shared"] = [one.kind for one in model._shared]
+        groups["shared"] = {str(k): one.pack() for k, one in enumerate(model._shared)}
     write(folder, meta, groups)
 
 
@@ -99,9 +109,26 @@ def load_model(folder: str | PathLike[str], client: Any = None) -> FedResEstimat
         known = stored.group("posterior") if client is None else _posterior_of(stored, ids[0])
         known["root_global"] = global_["root"]
         model._posterior = Posterior.unpack(meta["posterior"], known)
+    if "shared" in meta:
+        texts = stored.group("shared")
+        model._shared = tuple(
+            SHARED_KINDS[kind].unpack(texts[str(k)]) for k, kind in enumerate(meta["shared"])
+        )
+    if model.shared is None:
+        model.shared = _as_given(model._shared)
     model._clients = Clients(ids)
     model._models = OnlineModels.unpack(ModelShape(**meta["settings"]), global_, local)
     return model
+
+
+def _as_given(shared: Sequence[SharedModel]) -> Any:
+    from sklearn.base import clone
+
+    if not shared:  # as in ``independent``
+        return "linear"
+    (one,) = shared
+    assert isinstance(one, ForeignModel)
+    return clone(one.fitted[0] if isinstance(one.fitted, list) else one.fitted)
 
 
 def _one_client(stored: Stored, client: int | str) -> dict[str, Any]:

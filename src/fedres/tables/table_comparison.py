@@ -79,6 +79,9 @@ class TableComparison:
         FedRes as it was trained for this.
     chosen
         The parameters that each method chose.
+    shared_losses
+        Where ``shared="auto"``: the loss of each method with a linear shared model and with trees,
+        on rows left out of training.
 
     Examples
     --------
@@ -104,6 +107,7 @@ class TableComparison:
     new: "TableComparison | None" = field(default=None, repr=False)
     model: "FedResEstimator | None" = field(default=None, repr=False)
     chosen: dict[ComparedMethod, dict[str, Any]] = field(default_factory=dict, repr=False)
+    shared_losses: dict[ComparedMethod, dict[str, float]] = field(default_factory=dict, repr=False)
 
     @property
     def metrics(self) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """A verdict in plain words."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,6 +47,26 @@ def sentences(verdict: "TableComparison") -> list[str]:
             f"{_beats(new, 'central', 'constant')}."
         )
     return [*said, f"Recommended: {LABELS[verdict.recommended]}."]
+
+
+def which_shared(losses: Mapping[str, float], taken: str) -> str | None:
+    """Which shared model was taken, and why; None if there was no choice.
+
+    Examples
+    --------
+    >>> which_shared({"linear": 0.5, "trees": 0.4}, "trees")
+    'Shared model: trees, whose loss on rows left out is 20.0% smaller than that of a linear one.'
+    """
+    if not losses:
+        return None
+    other = "a linear one" if taken == "trees" else "trees"
+    change = losses["trees" if taken == "trees" else "linear"]
+    change /= losses["linear" if taken == "trees" else "trees"]
+    whose = "trees, whose" if taken == "trees" else "linear, whose"
+    size = f"{100 * abs(1 - change):.1f}% {'smaller' if change < 1 else 'larger'} than that of"
+    if abs(1 - change) < 1e-3:
+        size = "about that of"
+    return f"Shared model: {whose} loss on rows left out is {size} {other}."
 
 
 def _head(verdict: "TableComparison") -> str:

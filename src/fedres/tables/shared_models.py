@@ -1,0 +1,282 @@
+"""Shared models that are not linear: boosted trees, or any model of scikit-learn.
+
+They see numbers and columns of few categories. A column of many, such as films, is left to the
+linear side, where every category has a weight that is shrunk as much as the rows ask for.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fedres.core.types import F32, F64, I64, Matrix
+from fedres.tables.columns import Category, Column
+
+MOST_CATEGORIES = 32  # of a column that trees see
+WIDEST_DENSE = 1000  # columns of a sparse matrix that is made dense
+TREES, GROWTH = 10, 5  # trees of the first step; each later one adds a fifth of all so far
+RATE, LEAVES, FEWEST_IN_LEAF = 0.2, 15, 20
+ALONE = 5_000_000  # numbers, up to which one core does as well as many
+LIGHTGBM: dict[str, Any] = {
+    "objective": "none",  # gradients are given
+    "learning_rate": RATE,
+    "num_leaves": LEAVES,
+    "min_data_in_leaf": FEWEST_IN_LEAF,
+    "deterministic": True,
+    "force_col_wise": True,
+    "verbosity": -1,
+}
+Text = NDArray[np.uint8]
+
+
+class SharedModel(ABC):
+    """A fitted shared model: scores of rows, in units of the models."""
+
+    kind: str
+
+    @abstractmethod
+    def predict(self, x: Matrix) -> F64:
+        """Scores of rows, (outputs, rows) or (rows,) of one."""
+
+    @abstractmethod
+    def pack(self) -> Text:
+        """What a folder keeps: never anything that is run when it is read."""
+
+
+class BoostedTrees(SharedModel):
+    """Trees that are added step by step, for one output."""
+
+    @abstractmethod
+    def grow(self, x: Matrix, rows: I64, left: F64, weight: F64, score: F64) -> F64:
+        """Add trees.
+
+        Parameters
+        ----------
+        x
+            Features of all rows.
+        rows
+            Those to learn from.
+        left, weight, score
+            Of all rows: what is to be added to scores, how much that counts, and these scores.
+
+        Returns
+        -------
+        score
+            The new scores of all rows.
+        """
+
+
+class LightGbmTrees(BoostedTrees):
+    """Trees of LightGBM, which writes them as text."""
+
+    kind = "lightgbm"
+
+    def __init__(self, data: Any = None, booster: Any = None) -> None:
+        self.data, self.booster = data, booster
+
+    @classmethod
+    def prepare(cls, x: Matrix, seed: int) -> Callable[[], BoostedTrees]:
+        """Sort features into bins, once for all models that learn from rows of x."""
+        import lightgbm
+
+        parameters = {**LIGHTGBM, "seed": seed, "num_threads": _threads(x)}
+        data = lightgbm.Dataset(x, np.zeros(x.shape[0]), params=parameters).construct()
+        return lambda: cls(data)
+
+    def grow(self, x: Matrix, rows: I64, left: F64, weight: F64, score: F64) -> F64:
+        """Add trees."""
+        import lightgbm
+
+        if len(rows) < 2 * FEWEST_IN_LEAF:
+            return score
+        if self.booster is None:
+            part = self.data if len(rows) == x.shape[0] else self.data.subset(rows).construct()
+            self.booster = lightgbm.Booster(self.data.params, part)
+            self.data = None
+        wanted, weights, before = (score + left)[rows], weight[rows], self.booster.num_trees()
+        for _ in range(max(TREES, before // GROWTH)):
+            self.booster.update(fobj=lambda now, _: (weights * (now - wanted), weights))
+        if self.booster.num_trees() == before:  # nothing is left to split
+            return score
+        more = self.booster.predict(x, start_iteration=before, num_threads=_threads(x))
+        return np.asarray(score + more)
+
+    def predict(self, x: Matrix) -> F64:
+        """Scores of rows."""
+        if self.booster is None or not self.booster.num_trees():
+            return np.zeros(x.shape[0])
+        return np.asarray(self.booster.predict(x, num_threads=_threads(x)), np.float64)
+
+    def pack(self) -> Text:
+        """The text, empty where rows were too few for a tree."""
+        if self.booster is None:
+            return np.zeros(0, np.uint8)
+        return np.frombuffer(self.booster.model_to_string().encode(), np.uint8)
+
+    @classmethod
+    def unpack(cls, text: Text) -> "LightGbmTrees":
+        """The trees that `pack` wrote."""
+        if not len(text):
+            return cls()
+        lightgbm = _needs("lightgbm", "this model has trees of LightGBM")
+        return cls(booster=lightgbm.Booster(model_str=text.tobytes().decode()))
+
+
+class HistogramTrees(BoostedTrees):
+    """Trees of scikit-learn, where LightGBM is not installed: a list of short series."""
+
+    kind = "histogram"
+
+    def __init__(self, seed: int = 0, series: Sequence[Any] = ()) -> None:
+        self.seed, self.series = seed, list(series)
+
+    @classmethod
+    def prepare(cls, _x: Matrix, seed: int) -> Callable[[], BoostedTrees]:
+        """Nothing is to be done before."""
+        return lambda: cls(seed)
+
+    def grow(self, x: Matrix, rows: I64, left: F64, weight: F64, score: F64) -> F64:
+        """Add trees."""
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        if len(rows) < 2 * FEWEST_IN_LEAF:
+            return score
+        x = dense(x)
+        new = HistGradientBoostingRegressor(
+            learning_rate=RATE,
+            max_iter=max(TREES, sum(one.n_iter_ for one in self.series) // GROWTH),
+            max_leaf_nodes=LEAVES,
+            min_samples_leaf=FEWEST_IN_LEAF,
+            early_stopping=False,
+            random_state=self.seed,
+        )
+        self.series.append(new.fit(x[rows], left[rows], weight[rows]))
+        return score + np.asarray(new.predict(x), np.float64)
+
+    def predict(self, x: Matrix) -> F64:
+        """Scores of rows."""
+        score = np.zeros(x.shape[0])
+        for one in self.series:
+            score += one.predict(dense(x))
+        return score
+
+    def pack(self) -> Text:
+        """All series, by skops."""
+        return _dump(self.series)
+
+    @classmethod
+    def unpack(cls, text: Text) -> "HistogramTrees":
+        """The trees that `pack` wrote."""
+        return cls(series=_undump(text))
+
+
+class ForeignModel(SharedModel):
+    """A regressor of scikit-learn's kind for each output, or a classifier for all.
+
+    A classifier's scores are the log odds of its probabilities.
+    """
+
+    kind = "foreign"
+
+    def __init__(self, fitted: Any, outputs: int = 1) -> None:
+        self.fitted, self.outputs = fitted, outputs
+
+    def predict(self, x: Matrix) -> F64:
+        """Scores of rows."""
+        if isinstance(self.fitted, list):
+            return np.stack([np.ravel(one.predict(dense(x))) for one in self.fitted])
+        return log_odds(self.fitted.predict_proba(dense(x)), self.outputs)
+
+    def pack(self) -> Text:
+        """The models, by skops."""
+        return _dump([self.fitted, self.outputs])
+
+    @classmethod
+    def unpack(cls, text: Text) -> "ForeignModel":
+        """The models that `pack` wrote."""
+        return cls(*_undump(text))
+
+
+KINDS: dict[str, Any] = {
+    model.kind: model for model in (LightGbmTrees, HistogramTrees, ForeignModel)
+}
+
+
+def trees_at_hand() -> type[LightGbmTrees] | type[HistogramTrees]:
+    """LightGBM where it is installed."""
+    return HistogramTrees if find_spec("lightgbm") is None else LightGbmTrees
+
+
+def log_odds(probability: F64, outputs: int) -> F64:
+    """Of the second of two classes, or of each: (outputs, rows).
+
+    Examples
+    --------
+    >>> log_odds(np.array([[0.5, 0.5], [1.0, 0.0]]), 1).round(1)
+    array([[ 0. , -6.9]])
+    """
+    share = np.asarray(probability, np.float64).clip(1e-3, 1 - 1e-3)  # some are sure of a few rows
+    odds: F64 = np.log(share / (1 - share)).T
+    return odds[len(odds) - outputs :]
+
+
+def features_seen(columns: Sequence[Column]) -> NDArray[np.bool_]:
+    """Which features of the global side a shared model sees.
+
+    Examples
+    --------
+    >>> from fedres.tables.columns import Number, OneHot
+    >>> film = OneHot("film", tuple(f"film {i}" for i in range(40)), missing=False)
+    >>> features_seen([Number("age", 40.0, 0.1, missing=True), film]).nonzero()[0]
+    array([0, 1])
+    """
+    seen = [not (isinstance(one, Category) and one.width > MOST_CATEGORIES) for one in columns]
+    return np.repeat(seen, [one.width for one in columns]).astype(bool)
+
+
+def seen_part(x_global: Matrix, seen: NDArray[np.bool_]) -> Matrix:
+    """The columns that a shared model sees."""
+    x = x_global if seen.all() else x_global[:, np.flatnonzero(seen)]
+    return dense(x) if x.shape[1] <= WIDEST_DENSE else x
+
+
+def dense(x: Matrix) -> F32:
+    """An array, as not all models take sparse matrices."""
+    return np.asarray(x.toarray() if sparse.issparse(x) else x, np.float32)
+
+
+def _threads(x: Matrix) -> int:
+    return 1 if x.shape[0] * x.shape[1] <= ALONE else 0
+
+
+def _needs(module: str, why: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ImportError(f"{why}: pip install {module.split('.', maxsplit=1)[0]}") from None
+
+
+def _dump(model: Any) -> Text:
+    skops = _needs(
+        "skops.io",
+        "a shared model of scikit-learn is saved by skops, without pickle (trees of LightGBM need "
+        "nothing more)",
+    )
+    return np.frombuffer(skops.dumps(model), np.uint8)
+
+
+def _undump(text: Text) -> Any:
+    skops = _needs("skops.io", "this model has a part that skops saved")
+    content = text.tobytes()
+    # What scikit-learn itself is made of is trusted, and nothing else.
+    unknown = skops.get_untrusted_types(data=content)
+    own = [name for name in unknown if name.startswith("sklearn.")]
+    if foreign := sorted({*unknown} - {*own}):
+        raise ValueError(f"the shared model has parts that are not scikit-learn's: {foreign}")
+    return skops.loads(content, trusted=own)

@@ -1,0 +1,261 @@
+"""Shared models that are not linear: trees and models of scikit-learn, trained, judged and kept."""
+
+import importlib
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.tree import DecisionTreeRegressor
+from typer.testing import CliRunner
+
+from fedres import FedResClassifier, FedResRegressor, load_model
+from fedres.cli import app
+from fedres.tables import shared_models
+from fedres.tables.shared_models import HistogramTrees, LightGbmTrees
+
+KINDS = [LightGbmTrees, HistogramTrees]
+
+
+def steps(n=1500, clients=60, seed=0, curved=True):
+    """Rows whose shared part is a step times a sign; each client has a constant of its own."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(rng.normal(size=(n, 3)), columns=["a", "b", "c"])
+    client = rng.integers(0, clients, n)
+    shared = 2 * np.sign(X["a"] * X["b"]) if curved else 2 * X["a"] - X["b"]
+    own = np.random.default_rng(9).normal(size=clients)
+    return X, (shared + own[client] + 0.5 * rng.normal(size=n)).to_numpy(), client
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.kind)
+def kind(request, monkeypatch):
+    monkeypatch.setattr("fedres.tables.shared_training.trees_at_hand", lambda: request.param)
+    return request.param
+
+
+def error(model, rows):
+    X, y, client = rows
+    return float(np.sqrt(((model.predict(X, client) - y) ** 2).mean()))
+
+
+def test_trees_find_what_is_not_linear(kind):
+    train, new = steps(), steps(seed=1)
+    linear, trees = (FedResRegressor(shared=s).fit(*train) for s in ("linear", "trees"))
+    assert isinstance(trees._shared[0], kind)
+    assert error(linear, new) > 1.9
+    assert error(trees, new) < 0.75
+    alone = FedResRegressor(shared="trees", method="central").fit(*train)
+    assert error(alone, new) > 1.0  # what clients have of their own is not the trees'
+
+
+@pytest.mark.parametrize(("curved", "taken"), [(False, "linear"), (True, "trees")])
+def test_auto_takes_what_the_rows_are_like(curved, taken):
+    model = FedResRegressor(shared="auto").fit(*steps(curved=curved))
+    assert model.shared_ == taken
+    losses = {trial["shared"]: trial["loss"] for trial in model.validation_}
+    assert min(losses, key=losses.get) == taken
+    new = steps(seed=1, curved=curved)
+    assert error(model, new) == error(FedResRegressor(shared=taken).fit(*steps(curved=curved)), new)
+
+
+@pytest.mark.parametrize("shared", ["trees", DecisionTreeRegressor(random_state=0)])
+def test_what_a_model_leaves_of_its_own_rows_is_not_taken_for_noise(shared):
+    # A whole tree leaves nothing of its own rows: local models fitted to that would be nothing.
+    train, new = steps(3000), steps(3000, seed=1)
+    model = FedResRegressor(shared=shared).fit(*train)
+    components = model.variance_components_.set_index(["part", "column"])["variance"]
+    assert 0.5 < components["client", "constant"] < 2
+    low, high = model.predict_interval(new[0], new[2], level=0.9).T
+    assert 0.87 < ((low <= new[1]) & (new[1] <= high)).mean() < 0.93
+
+
+def test_any_regressor():
+    train, new = steps(), steps(seed=1)
+    model = FedResRegressor(shared=RandomForestRegressor(30, random_state=0)).fit(*train)
+    assert model.shared_ == "RandomForestRegressor"
+    assert error(model, new) < 0.85
+    assert len(model.effects_) == 60 * model.effects_["column"].nunique()
+
+
+def test_columns_of_many_categories_are_left_to_the_linear_side():
+    X, y, client = steps(2000)
+    film = np.random.default_rng(3).integers(0, 50, 2000)
+    y = y + np.random.default_rng(4).normal(size=50)[film]
+    X["film"] = [f"film {i}" for i in film]
+    model = FedResRegressor(shared="trees").fit(X[:1500], y[:1500], client[:1500])
+    assert error(model, (X[1500:], y[1500:], client[1500:])) < 0.85
+    table = model.variance_components_.set_index(["part", "column"])["variance"]
+    assert 0.4 < table["shared", "film"] < 2.5
+    assert table["shared", "numbers"] == 0
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("shared", ["trees", RandomForestRegressor(30), LogisticRegression()])
+def test_classifiers(classes, shared):
+    X, y, client = steps(2400)
+    label = np.digitize(y - np.sign(X["a"] * X["b"]), [0.0, 1.0][: classes - 1])
+    X["product"] = X["a"] * X["b"] > 0  # which makes it linear
+    if shared == "trees":
+        X = X.drop(columns="product")
+    train, new = (X[:1600], label[:1600], client[:1600]), slice(1600, None)
+    model = FedResClassifier(shared=shared).fit(*train)
+    central = FedResClassifier(shared=shared, method="central").fit(*train)
+    hits, without = (m.score(X[new], label[new], client[new]) for m in (model, central))
+    assert hits > without + 0.03
+    assert hits > (0.8 if classes == 2 else 0.68)
+
+
+def test_counts():
+    X, y, client = steps()
+    counts = np.random.default_rng(0).poisson(np.exp(y.clip(-4, 4) / 2))
+    linear, trees = (
+        FedResRegressor(shared=s, loss="poisson").fit(X[:1000], counts[:1000], client[:1000])
+        for s in ("linear", "trees")
+    )
+    new = X[1000:], counts[1000:], client[1000:]
+    assert error(trees, new) < 0.9 * error(linear, new)
+
+
+def test_rows_that_count_twice_are_as_rows_given_twice():
+    X, y, client = steps(400, 10)
+    weight = np.where(np.arange(400) < 300, 1.0, 50.0)
+    y = np.where(weight > 1, y + 5 * (X["a"] > 0), y)
+    weighed = FedResRegressor(shared="trees").fit(X, y, client, sample_weight=weight)
+    plain = FedResRegressor(shared="trees").fit(X, y, client)
+    heavy = X[300:], y[300:], client[300:]
+    assert error(weighed, heavy) < 0.8 * error(plain, heavy)
+    with pytest.raises(ValueError, match="KNeighborsRegressor takes no sample_weight"):
+        FedResRegressor(shared=KNeighborsRegressor()).fit(X, y, client, sample_weight=weight)
+
+
+def test_local_models_go_on_learning_and_trees_stay():
+    X, y, client = steps()
+    model = FedResRegressor(client="client", shared="trees").fit(X.assign(client=client), y)
+    later = steps(400, 60, seed=2)
+    rows = later[0].assign(client=later[2])
+    before, text = error(model, (rows, later[1] + 3, None)), model._shared[0].pack()
+    for _ in range(3):
+        model.partial_fit(rows[:200], later[1][:200] + 3)
+        for row, label in zip(rows[200:].to_dict("records"), later[1][200:] + 3, strict=True):
+            model.learn_one(row, label)
+    assert error(model, (rows, later[1] + 3, None)) < 0.6 * before
+    assert (model._shared[0].pack() == text).all()
+    one = rows.iloc[0].to_dict()
+    assert model.predict_one(one) == pytest.approx(model.predict(rows[:1])[0], rel=1e-5)
+    classes = FedResClassifier(shared="trees").fit(X, y > 0, client)
+    with pytest.raises(ValueError, match="shared='trees' needs all rows at once"):
+        classes.partial_fit(X, y > 0, client)
+    with pytest.raises(ValueError, match="shared='trees' needs all rows at once"):
+        FedResRegressor(shared="trees").partial_fit(X, y, client)
+
+
+@pytest.mark.parametrize(
+    ("shared", "text"),
+    [
+        ("forest", r"shared must be 'linear', 'trees', 'auto' .* not 'forest'|unknown shared"),
+        (3, "a regressor of scikit-learn's kind, not 3"),
+        (LogisticRegression(), "a regressor of scikit-learn's kind, not LogisticRegression"),
+        (DecisionTreeRegressor, "not <class"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused(shared, text):
+    with pytest.raises(ValueError, match=text):
+        FedResRegressor(shared=shared).fit(*steps(50, 5))
+
+
+def test_only_bayes_knows_other_shared_models():
+    with pytest.raises(ValueError, match=r"shared='trees' needs solver='bayes'.*leave it out"):
+        FedResRegressor(shared="trees", solver="sgd").fit(*steps(50, 5))
+    assert FedResRegressor(shared="auto", solver="sgd").fit(*steps(50, 5)).shared_ == "linear"
+
+
+def test_few_rows_are_too_few_for_trees(kind, tmp_path):
+    model = FedResRegressor(shared="trees").fit(*steps(12, 3))
+    model.save(tmp_path / "model")
+    X, _, client = steps(12, 3, seed=1)
+    assert (load_model(tmp_path / "model").predict(X, client) == model.predict(X, client)).all()
+
+
+@pytest.mark.parametrize("shared", ["trees", RandomForestRegressor(5, random_state=0)])
+def test_what_is_saved_predicts_the_same(kind, shared, tmp_path):
+    X, y, client = steps(600)
+    model = FedResRegressor(shared=shared).fit(X, y, client)
+    model.save(tmp_path / "model")
+    for path in (tmp_path / "model").iterdir():
+        assert path.suffix in {".json", ".safetensors"} or path.name.startswith(".")
+    again = load_model(tmp_path / "model")
+    assert type(again.shared) is type(shared)
+    assert again.shared_ == model.shared_
+    assert (again.predict(X, client) == model.predict(X, client)).all()
+    assert (again.predict_interval(X, client) == model.predict_interval(X, client)).all()
+    mine, one = client == 7, load_model(tmp_path / "model", client=7)
+    assert (one.predict(X[mine]) == model.predict(X[mine], client[mine])).all()
+
+
+def test_classifiers_are_saved_with_all_their_trees(tmp_path):
+    X, y, client = steps(600)
+    label = np.digitize(y, [-1, 1])
+    for shared in ("trees", LogisticRegression()):
+        model = FedResClassifier(shared=shared).fit(X, label, client)
+        model.save(tmp_path / "model")
+        again = load_model(tmp_path / "model")
+        assert (again.predict_proba(X, client) == model.predict_proba(X, client)).all()
+
+
+@pytest.mark.parametrize("shared", ["trees", DecisionTreeRegressor()])
+def test_without_skops_scikit_learns_models_are_not_saved(shared, monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        "fedres.tables.shared_training.trees_at_hand", lambda: shared_models.HistogramTrees
+    )
+    model = FedResRegressor(shared=shared).fit(*steps(300))
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    with pytest.raises(ImportError, match=r"saved by skops, without pickle.*pip install skops"):
+        model.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_parts_that_are_not_scikit_learns_are_not_loaded():
+    import skops.io
+
+    class Strange(DecisionTreeRegressor):
+        pass
+
+    Strange.__module__ = "elsewhere"
+    sys.modules["elsewhere"] = module = importlib.util.module_from_spec(
+        importlib.machinery.ModuleSpec("elsewhere", None)
+    )
+    module.Strange, Strange.__qualname__ = Strange, "Strange"
+    try:
+        text = np.frombuffer(skops.io.dumps([[Strange()], 1]), np.uint8)
+        with pytest.raises(ValueError, match=r"not scikit-learn's: \['elsewhere.Strange'\]"):
+            shared_models.ForeignModel.unpack(text)
+    finally:
+        del sys.modules["elsewhere"]
+
+
+def test_lightgbm_is_not_imported_before_it_is_used():
+    code = "import fedres, sys; fedres.FedResRegressor; print('lightgbm' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "False\n"
+
+
+def test_the_command_says_which_shared_model_it_took_and_saves_it(tmp_path):
+    X, y, client = steps(900)
+    X.assign(client=client, y=y).to_csv(tmp_path / "rows.csv", index=False)
+    fit = ["fit", tmp_path / "rows.csv", "--client", "client", "--label", "y"]
+    fit = [*map(str, fit), "--out", str(tmp_path / "model")]
+    done = CliRunner().invoke(app, fit)
+    said = " ".join(done.stdout.split())
+    assert "Shared model: trees, whose loss on rows left out is" in said
+    assert load_model(tmp_path / "model").shared_ == "trees"
+    told = json.loads(CliRunner().invoke(app, [*fit, "--shared", "linear", "--json"]).stdout)
+    assert told["shared"] == "linear"
+    assert told["shared_because"] is None
+    assert load_model(tmp_path / "model").shared_ == "linear"
+    done = CliRunner().invoke(app, [*fit, "--shared", "forest"])
+    assert "forest" in str(done.exception)
