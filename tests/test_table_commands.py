@@ -129,7 +129,8 @@ def test_what_is_saved_is_what_is_recommended(tmp_path):
         table, client="user", label="y", model=FedResRegressor(local_features=["a"], solver="sgd")
     ).chosen
     for one, method in ((own, "independent"), (model, "fedres")):
-        chosen = {"eta": one.eta_, "shrinkage": one.shrinkage_, "passes": one.passes_}
+        names = ("eta", "shrinkage", "passes", "shared")
+        chosen = {name: getattr(one, name + "_") for name in names}
         assert chosen == judged[method] != judged["central"]
     assert model.method == "fedres"
 
