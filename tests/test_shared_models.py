@@ -214,7 +214,7 @@ def test_without_skops_scikit_learns_models_are_not_saved(shared, monkeypatch, t
     )
     model = FedResRegressor(shared=shared).fit(*steps(300))
     monkeypatch.setitem(sys.modules, "skops.io", None)
-    with pytest.raises(ImportError, match="saved by skops, without pickle.*pip install skops"):
+    with pytest.raises(ImportError, match=r"saved by skops, without pickle.*pip install skops"):
         model.save(tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
