@@ -44,9 +44,8 @@ def federation(rows, difference, seed):
 
 def excess(data, method, eta, local_eta):
     """Mean squared error on the test rows, less the noise that nobody can predict."""
-    run = fedres.simulate(
-        data, method, passes=4, step=fedres.Adaptive(eta), local_step=fedres.Adaptive(local_eta)
-    )
+    local_step = None if local_eta is None else fedres.Adaptive(local_eta)
+    run = fedres.simulate(data, method, passes=4, step=fedres.Adaptive(eta), local_step=local_step)
     return float(np.mean((run.test_predictions - data.test.y) ** 2)) - NOISE**2
 
 
@@ -54,7 +53,7 @@ def settings(method):
     """The step sizes a method has to choose from."""
     if method == "fedres":
         return list(product(ETAS, LOCAL_ETAS))
-    return [(eta, eta) for eta in ETAS]
+    return [(eta, None) for eta in ETAS]
 
 
 def point(place, seeds):

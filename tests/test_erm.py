@@ -85,7 +85,8 @@ def _first_row(federation):
 @pytest.mark.parametrize("method", ["independent", "central", "fedres"])
 def test_initial_weights_of_sgd(method):
     federation = random_federation(4)
-    options = {"rounds": 15, "step": fedres.Sgd(0.02), "delay": 2, "keep_path": True}
+    options = {"rounds": 15, "step": fedres.Sgd(0.02), "keep_path": True}
+    options["delay"] = 0 if method == "independent" else 2
     width = {"independent": 5, "central": 0, "fedres": 2}[method]
     if method != "independent":
         options["initial_global"] = [0.5, -0.5, 1.0, 0.25]

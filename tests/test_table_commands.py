@@ -108,6 +108,7 @@ def test_what_is_saved_is_what_is_recommended(tmp_path):
     table = pd.DataFrame({"user": user, "a": x[:, 0], "b": x[:, 1], "y": y})
     table.to_csv(tmp_path / "a.csv", index=False)
     command = ["fit", tmp_path / "a.csv", "--client", "user", "--label", "y", "--local", "a"]
+    command += ["--solver", "sgd"]  # which has step sizes to carry from what was judged
     page = tmp_path / "page.html"
     said = run(*command, "--out", tmp_path / "own", "--report", page)
     assert "Recommended: Independent." in said
@@ -125,7 +126,7 @@ def test_what_is_saved_is_what_is_recommended(tmp_path):
     assert (found["method"], found["recommended"]) == ("fedres", "independent")
     model = load_model(tmp_path / "all")
     judged = fedres.compare(
-        table, client="user", label="y", model=FedResRegressor(local_features=["a"])
+        table, client="user", label="y", model=FedResRegressor(local_features=["a"], solver="sgd")
     ).chosen
     for one, method in ((own, "independent"), (model, "fedres")):
         chosen = {"eta": one.eta_, "shrinkage": one.shrinkage_, "passes": one.passes_}
@@ -271,6 +272,34 @@ def test_inspect_shows_features_and_clients(folder):
     assert first["norm"] == pytest.approx(max(norms.values()))
     assert "lean on their local model" in run("inspect", folder / "model")
     assert "bad, fair, good" in run("inspect", folder / "classes")
+
+
+def test_intervals_and_effects(folder, tmp_path):
+    out = tmp_path / "out.csv"
+    run("predict", folder / "model", folder / "new.csv", "--out", out, "--interval", 0.9)
+    table = pd.read_csv(out)
+    inside = table.rating.between(table.prediction_low, table.prediction_high)
+    assert 0.84 < inside.mean() < 0.96
+    effects = pd.read_csv(StringIO(run("inspect", folder / "model", "--effects")))
+    pd.testing.assert_frame_equal(effects, load_model(folder / "model").effects_, check_dtype=False)
+    own = run("inspect", folder / "model", "--effects", "--client", 7, "--json")
+    assert {one["client"] for one in json.loads(own)} == {7}
+    assert len(json.loads(own)) == (effects["client"] == 7).sum()
+    assert "by empirical Bayes; of the variance, " in run("inspect", folder / "model")
+    with pytest.raises(ValueError, match="classes have probabilities and no intervals"):
+        run("predict", folder / "classes", folder / "new_liked.csv", "--interval", 0.9)
+
+
+def test_a_model_with_an_offset_predicts_from_a_table_that_has_it(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"user": rng.integers(0, 5, 60), "x": rng.normal(size=60)})
+    table["before"] = 100 * rng.normal(size=60)
+    model = fedres.FedResRegressor(client="user", offset="before")
+    model.fit(table, table.before + table.x).save(tmp_path / "model")
+    table.to_csv(tmp_path / "new.csv", index=False)
+    run("predict", tmp_path / "model", tmp_path / "new.csv", "--out", tmp_path / "out.csv")
+    said = pd.read_csv(tmp_path / "out.csv").prediction
+    np.testing.assert_allclose(said, table.before + table.x, atol=0.5)
 
 
 @pytest.mark.parametrize(("model", "client"), [("model", 7), ("classes", "u7")])

@@ -53,18 +53,6 @@ def drawn(key: np.uint64, purpose: int) -> float:
     return np.float64(z >> U(11)) * 2.0**-53
 
 
-def uniform(seed: int, i: int, n: int, purpose: int) -> float:
-    """The same, whenever it is asked for.
-
-    Examples
-    --------
-    >>> from fedres.core.compiled import compiled
-    >>> 0 <= compiled(uniform)(7, 0, 0, REWARD) < 1
-    True
-    """
-    return drawn(key_of(seed, i, n), purpose)
-
-
 def offer(world: World, i: int, key: np.uint64, row: I32, block: I32) -> int:
     """Fill in the actions of one decision; returns how many there are."""
     if world.catalogue:

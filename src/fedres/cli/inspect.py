@@ -19,6 +19,9 @@ def inspect(
     client: Annotated[
         str | None, typer.Option(help="Show this client's local model, and read no other's.")
     ] = None,
+    effects: Annotated[
+        bool, typer.Option("--effects", help="Print clients' weights with standard errors, as CSV.")
+    ] = False,
     json: Annotated[bool, shared.JSON] = False,
 ) -> None:
     """Show what is in a model: features, clients, weights, and who leans on a local model.
@@ -28,6 +31,10 @@ def inspect(
 
     Example: fedres inspect model --client 42
     """
+    if effects:
+        table = shared.open_model(model, None if client is None else _id(model, client)).effects_
+        print(table.to_json(orient="records") if json else table.to_csv(index=False), end="")
+        return
     found = _whole(model) if client is None else _one(model, client)
     if json:
         print(json_.dumps(found, indent=2))
@@ -52,7 +59,8 @@ def _whole(folder: Path) -> dict[str, Any]:
         "global": {"features": encoder.width_global, "columns": _columns(encoder, "global_")},
         "local": {"features": encoder.width_local, "columns": _columns(encoder, "local")},
         "method": model.method,
-        "solver": model.solver,
+        "solver": getattr(model, "solver_", "sgd"),
+        "variance": _variance(model),
         "eta": model.eta_,
         "shrinkage": model.shrinkage_,
         "passes": model.passes_,
@@ -66,6 +74,14 @@ def _whole(folder: Path) -> dict[str, Any]:
     }
 
 
+def _variance(model: Any) -> list[dict[str, Any]] | None:
+    """How much of the labels' variance is whose, where that is known."""
+    if getattr(model, "solver_", "sgd") != "bayes":  # runs of Flower name none
+        return None
+    found: list[dict[str, Any]] = model.variance_components_.to_dict("records")
+    return found
+
+
 def _columns(encoder: Any, side: str) -> list[str] | None:
     """The names of a side's columns; a model that began with single dicts has no list of them."""
     if not hasattr(encoder, "columns"):
@@ -73,13 +89,17 @@ def _columns(encoder: Any, side: str) -> list[str] | None:
     return [encoder.columns[i].name for i in getattr(encoder, side)]
 
 
-def _one(folder: Path, client: str) -> dict[str, Any]:
+def _id(folder: Path, client: str) -> int | str:
+    """What is typed is a text, even where clients are numbers."""
     from fedres.tables.client_ids import WHOLE
     from fedres.tables.storage import open_folder
 
-    # What is typed is a text, even where clients are numbers.
     is_number = open_folder(folder).find("clients", client) is None and WHOLE.fullmatch(client)
-    id_: int | str = int(client) if is_number else client
+    return int(client) if is_number else client
+
+
+def _one(folder: Path, client: str) -> dict[str, Any]:
+    id_ = _id(folder, client)
     model = shared.open_model(folder, id_)
     if id_ not in model.local_models_:
         raise ValueError(f"the model in {folder} is {model.method}: it has no local models")
@@ -120,7 +140,7 @@ def _print_whole(found: dict[str, Any]) -> None:
         "global": _side(found["global"]),
         "local": _side(found["local"]),
         "method": f"{found['method']}, solver {found['solver']}",
-        "trained": f"eta {found['eta']}, shrinkage {found['shrinkage']}, passes {found['passes']}",
+        "trained": _trained(found),
         "clients": f"{found['clients']:,}",
         "norms": f"global model {found['global_norm']:.3g}; local models, least to greatest by "
         "quartiles: " + (", ".join(f"{norm:.3g}" for norm in found["local_norm_quartiles"]) or "-"),
@@ -131,6 +151,16 @@ def _print_whole(found: dict[str, Any]) -> None:
     weights = [list(one.values()) for one in found["largest_global_weights"]]
     _print_rows("Clients that lean on their local model most", ["client", "norm"], leaning)
     _print_rows("Largest weights of the global model", ["feature", "weight"], weights)
+
+
+def _trained(found: dict[str, Any]) -> str:
+    if found["variance"] is None:
+        return f"eta {found['eta']}, shrinkage {found['shrinkage']}, passes {found['passes']}"
+    # Of several classes, the largest part of any.
+    by_size = sorted(found["variance"], key=lambda part: -part["share"])
+    parts = {f"{part['part']} {part['column']}".strip(): part["share"] for part in by_size[::-1]}
+    shown = [f"{name} {share:.0%}" for name, share in list(parts.items())[::-1] if share >= 0.005]
+    return "by empirical Bayes; of the variance, " + ", ".join(shown[:SHOWN])
 
 
 def _side(side: dict[str, Any]) -> str:

@@ -18,24 +18,29 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="A .csv or .parquet file (default: CSV to the terminal).")
     ] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(help="Add bounds that hold so large a share of labels, such as 0.9."),
+    ] = None,
 ) -> None:
     """Predict the labels of new rows: the table again, with a column `prediction`.
 
     Classes have a column `probability_...` each as well. Clients that the model never saw are
-    predicted by the global model, and so are all rows if none names its client.
+    predicted by the global model, and so are all rows if none names its client. With --interval
+    there are columns `prediction_low` and `prediction_high`.
 
     Example: fedres predict model new.csv --out scored.csv
     """
     if out is not None:
         shared.refuse_unwritable(out, is_table=True)
-    scored = _scored(shared.open_model(model), table)
+    scored = _scored(shared.open_model(model), table, interval)
     if out is None:
         scored.to_csv(sys.stdout, index=False)
     else:
         shared.write_table(scored, out)
 
 
-def _scored(model: Any, path: Path) -> "pd.DataFrame":
+def _scored(model: Any, path: Path, interval: float | None) -> "pd.DataFrame":
     import numpy as np
     import pandas as pd
 
@@ -54,6 +59,11 @@ def _scored(model: Any, path: Path) -> "pd.DataFrame":
         scored = pd.DataFrame({} if ids is None else {"client": ids}, range(len(rows)))
     client = shared.or_nobody(ids, model, path)
     new = {"prediction": model.predict(x, client)}
+    if interval is not None:
+        if not hasattr(model, "predict_interval"):
+            raise ValueError("classes have probabilities and no intervals: leave out --interval")
+        bounds = model.predict_interval(x, client, level=interval).T
+        new |= dict(zip(("prediction_low", "prediction_high"), bounds, strict=True))
     if hasattr(model, "predict_proba"):
         probabilities = model.predict_proba(x, client).T
         for class_, probability in zip(model.classes_.tolist(), probabilities, strict=True):

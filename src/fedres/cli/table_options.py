@@ -38,7 +38,9 @@ TASK = typer.Option(
     rich_help_panel=PANEL,
 )
 IGNORE = typer.Option(help="Columns to leave out.", rich_help_panel=PANEL)
-SOLVER = typer.Option(help="How models are found, such as sgd or erm.", rich_help_panel=PANEL)
+SOLVER = typer.Option(
+    help="How models are found: bayes (default), sgd or erm.", rich_help_panel=PANEL
+)
 SHARED = typer.Option(
     "--shared",
     help="Shared model: linear, trees, or auto for what is better on rows left out of training.",
@@ -195,13 +197,14 @@ def known_columns(model: Any, path: Path, table: "Table") -> Any:
         raise ValueError(f"{path} is of another kind than what the model learned from, {kind}")
     if names is None:
         return frame
-    for name in names:
+    needed = [*names, *([] if model.offset is None else [model.offset])]
+    for name in needed:
         if name not in frame:
             there = ", ".join(map(str, frame.columns))
             raise ValueError(
                 f"{path} has no column {name!r}, which the model needs: it has {there}"
             )
-    return frame[list(names)]
+    return frame[needed]
 
 
 def or_nobody(client: Any, model: Any, path: Path) -> Any:

@@ -44,8 +44,8 @@ from fedres.tables.sgd_tuning import Encoded, of_some_clients
 WIDEST_SOLVED = 1500  # columns of the global side that are factorised, not iterated over
 WIDEST_BLOCK = 1000  # of those that are, the narrow groups of a side that is wider
 WHOLE_ROOT, MOST_WHOLE = 64, 2**20  # columns, and numbers, of a posterior that is kept whole
-DRAWS, FEWEST_DRAWS, MOST_DRAWN = 16, 8, 2**23  # of a wider one; numbers that may be kept
-MOST_STEPS, CLOSE = 60, 1e-3  # of the fixed point: steps, and the change that ends them
+DRAWS, FEWEST_DRAWS, MOST_DRAWN = 16, 8, 2**22  # of a wider one; numbers that may be kept
+MOST_STEPS, CLOSE = 60, 5e-3  # of the fixed point: steps, and the change that ends them
 MOST_CELLS, MOST_WORK = 2**27, 1e12  # covariances of local weights; products to find them
 MOST_ROWS = 60_000  # tell variances to a few percent, which is enough to predict by
 MEMORY = 6  # steps that the next is found from
@@ -130,9 +130,9 @@ class Covariance(NamedTuple):
 
     global_: F64
     local: F64
-    blocks: F64
-    root_global: F64
-    root_local: F64
+    blocks: F64 | F32
+    root_global: Any
+    root_local: Any
 
 
 class Solution(NamedTuple):
@@ -380,9 +380,9 @@ class Arrow:
         compiled(row_variances, allocates=True)(
             self.rows,
             self.client,
-            side.blocks.astype(np.float32),
-            side.root_global.astype(np.float32),
-            side.root_local.astype(np.float32),
+            side.blocks,
+            side.root_global,
+            side.root_local,
             out,
         )
         return out
@@ -541,6 +541,10 @@ def solve_for(arrow: Arrow, labels: Labels, variances: Variances, seed: int) -> 
             break
     draws = arrow.draws(seed)
     side = arrow.covariance(draws, np.zeros_like(draws.shared), 1e-2)
+    # Half the digits are enough to predict by, and the rest is no longer needed.
+    names = ("blocks", "root_global", "root_local")
+    side = side._replace(**{name: getattr(side, name).astype(np.float32) for name in names})
+    arrow.blocks = arrow.products = np.zeros(0)
     errors = _errors(arrow, labels, side, score, variances.noise)
     return Solution(variances, w_global, w_local, side, arrow.precisions(), errors)
 

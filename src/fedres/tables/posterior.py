@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[Any]
-NO_CELLS = np.zeros(0, np.float32)
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,9 @@ class Posterior:
             arrow.columns.astype(np.int32),
             own.astype(np.float32),
             arrow.rows.first_cell,
-            first.blocks.astype(np.float32),
-            first.root_global.astype(np.float32),
-            first.root_local.astype(np.float32),
+            np.asarray(first.blocks, np.float32),
+            first.root_global,
+            first.root_local,
         )
 
     def pack(self) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -61,7 +61,8 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         model: for ``sgd`` what the running sums of squares of their gradients begin at, for
         ``erm`` the weight of their squared norm.
     passes
-        How often ``sgd`` goes through the rows in `fit`, each time in a new order.
+        How often ``sgd`` goes through the rows in `fit`, each time in a new order; three passes
+        with smaller steps follow.
     random_state
         Decides which rows are held out and the order of passes, and where ``bayes`` samples.
 
