@@ -38,6 +38,12 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         features) or ``central`` (the global model).
     loss
         ``squared``, or ``poisson`` for counts: then the models predict the logarithm of the mean.
+    shared
+        The model that all clients share: ``linear``; ``trees``, boosted ones of LightGBM where it
+        is installed and otherwise of scikit-learn; ``auto`` for whichever of these has the smaller
+        loss on rows left out; or a regressor of scikit-learn's kind (for classes, a classifier will
+        do as well). All but ``linear`` need ``bayes``, which still fits local models, and weights
+        for columns of more than 32 categories, which such a model does not see.
     solver
         ``bayes`` fits both models to all rows at once and finds how much to shrink each column's
         weights from the rows, so that a client with three rows is left to the global model;
@@ -62,8 +68,8 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    solver_
-        The solver that fitted.
+    solver_, shared_
+        The solver that fitted, and the shared model: ``linear``, ``trees`` or the name of a class.
     variance_components_, effects_
         Tables, where ``bayes`` fitted: how much of the labels' variance is whose, and every
         client's weights with standard errors.
@@ -91,6 +97,17 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
     True
     >>> bool(abs(model.local_models_[7].constant - (taste[7] - taste.mean())) < 0.1)
     True
+
+    Trees find a shared part that is not linear.
+
+    >>> X = rng.normal(size=(2000, 2))
+    >>> y = np.sign(X[:, 0] * X[:, 1]) + taste[user]
+    >>> rest, new = slice(1000), slice(1000, 2000)
+    >>> for shared in ("linear", "trees"):
+    ...     model = FedResRegressor(shared=shared).fit(X[rest], y[rest], client=user[rest])
+    ...     print(shared, bool(model.score(X[new], y[new], client=user[new]) > 0.9))
+    linear False
+    trees True
     """
 
     _labels: NumberLabels
