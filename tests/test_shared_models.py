@@ -74,6 +74,20 @@ def test_what_a_model_leaves_of_its_own_rows_is_not_taken_for_noise(shared):
     assert 0.87 < ((low <= new[1]) & (new[1] <= high)).mean() < 0.93
 
 
+def test_variances_are_those_that_new_rows_have():
+    # Trees learn some of the rows that they see by heart, the more so of columns without meaning.
+    rng = np.random.default_rng(0)
+    X, client = rng.normal(size=(2500, 40)), rng.integers(0, 20, 2500)
+    shared = np.sign(X[:, :4]).sum(axis=1)
+    y = shared + rng.normal(size=20)[client] + rng.normal(size=2500)
+    model = FedResRegressor(shared="trees", local_features=[])
+    model.fit(X[:1500], y[:1500], client[:1500])
+    left = y[1500:] - model.predict(X[1500:], client[1500:])
+    assert model.variance_components_["variance"].iloc[-1] == pytest.approx(left.var(), rel=0.15)
+    inside = y[:1500] - model.predict(X[:1500], client[:1500])
+    assert inside.var() < 0.7 * left.var()  # so that it matters
+
+
 def test_any_regressor():
     train, new = steps(), steps(seed=1)
     model = FedResRegressor(shared=RandomForestRegressor(30, random_state=0)).fit(*train)
@@ -103,7 +117,7 @@ def test_classifiers(classes, shared):
     if shared == "trees":
         X = X.drop(columns="product")
     train, new = (X[:1600], label[:1600], client[:1600]), slice(1600, None)
-    model = FedResClassifier(shared=shared).fit(*train)
+    model = FedResClassifier(shared=shared, local_features=[]).fit(*train)
     central = FedResClassifier(shared=shared, method="central").fit(*train)
     hits, without = (m.score(X[new], label[new], client[new]) for m in (model, central))
     assert hits > without + 0.03
@@ -121,12 +135,13 @@ def test_counts():
     assert error(trees, new) < 0.9 * error(linear, new)
 
 
-def test_rows_that_count_twice_are_as_rows_given_twice():
+def test_trees_follow_rows_that_count_more():
     X, y, client = steps(400, 10)
     weight = np.where(np.arange(400) < 300, 1.0, 50.0)
     y = np.where(weight > 1, y + 5 * (X["a"] > 0), y)
-    weighed = FedResRegressor(shared="trees").fit(X, y, client, sample_weight=weight)
-    plain = FedResRegressor(shared="trees").fit(X, y, client)
+    weighed = FedResRegressor(method="central", shared="trees")
+    weighed.fit(X, y, client, sample_weight=weight)
+    plain = FedResRegressor(method="central", shared="trees").fit(X, y, client)
     heavy = X[300:], y[300:], client[300:]
     assert error(weighed, heavy) < 0.8 * error(plain, heavy)
     with pytest.raises(ValueError, match="KNeighborsRegressor takes no sample_weight"):
@@ -136,14 +151,17 @@ def test_rows_that_count_twice_are_as_rows_given_twice():
 def test_local_models_go_on_learning_and_trees_stay():
     X, y, client = steps()
     model = FedResRegressor(client="client", shared="trees").fit(X.assign(client=client), y)
-    later = steps(400, 60, seed=2)
-    rows = later[0].assign(client=later[2])
-    before, text = error(model, (rows, later[1] + 3, None)), model._shared[0].pack()
-    for _ in range(3):
-        model.partial_fit(rows[:200], later[1][:200] + 3)
-        for row, label in zip(rows[200:].to_dict("records"), later[1][200:] + 3, strict=True):
-            model.learn_one(row, label)
-    assert error(model, (rows, later[1] + 3, None)) < 0.6 * before
+    later, labels, _ = steps(600, seed=2)
+    is_high = (later["a"] * later["b"] > 0.1).to_numpy()  # rows for which trees say 2
+    rows, labels = later[is_high].assign(client=100), labels[is_high] + 3
+    text, old = model._shared[0].pack(), slice(100, 200)
+    model.partial_fit(rows[:50], labels[:50])
+    assert abs((labels - model.predict(rows))[old].mean()) < 0.5
+    for row, label in zip(
+        rows[50:100].assign(client=101).to_dict("records"), labels[50:100], strict=True
+    ):
+        model.learn_one(row, label)
+    assert abs((labels - model.predict(rows.assign(client=101)))[old].mean()) < 0.5
     assert (model._shared[0].pack() == text).all()
     one = rows.iloc[0].to_dict()
     assert model.predict_one(one) == pytest.approx(model.predict(rows[:1])[0], rel=1e-5)
