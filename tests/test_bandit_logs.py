@@ -78,8 +78,9 @@ def test_lines_are_compact():
         ({"action": 2}, "action is 2"),
         ({"action": True}, "action is True"),
         ({"action": 0, "probabilities": [0.0, 1.0]}, "action 0 was chosen with probability 0"),
-        ({"client": -1}, "client is -1"),
-        ({"id": 0}, "id is 0"),
+        ({"client": 1.5}, "client is 1.5"),
+        ({"id": 0}, "turn is 0"),
+        ({"id": "a"}, "turn is 'a'"),
         ({"reward": "1"}, "reward is '1'"),
         ({"reward": np.nan}, "reward is nan"),
         ({"probabilities": [0.5, 0.6]}, "sum to 1"),
@@ -136,14 +137,15 @@ def test_a_client_logs_each_decision_once_it_is_over():
     made = [client.choose(*contexts) for _ in range(3)]  # the third ends the wait of the first
     for x in contexts:
         x[:] = np.nan  # the client must have kept its own copy
-    client.reward(3, 2.0)
+    client.reward(made[2].id, 2.0)
     client.expire()
-    assert [(e.id, e.reward, e.expired) for e in events] == [
+    assert [(e.turn, e.reward, e.expired) for e in events] == [
         (1, 0.25, True),
         (3, 2.0, False),
         (2, 0.25, True),
     ]
     assert events[0].client == 4
+    assert {event.id for event in events} == {one.id for one in made}
     assert events[0].action == made[0].action
     for event in events:
         np.testing.assert_array_equal(event.contexts_global, np.eye(2))
@@ -251,7 +253,7 @@ def test_replaying_a_learner_on_its_own_log_gives_its_own_probabilities(method, 
             )
             decision = client.choose(*(None if v is None else make(v) for v in views))
             client.reward(decision.id, float(x[decision.action, 0]))
-            server.apply(client.uploads())
+            client.confirm(server.apply(client.uploads()))
             for other in clients:
                 other.refresh(server.publish())
             logged = logs.pop()
@@ -264,6 +266,7 @@ def test_replaying_a_learner_on_its_own_log_gives_its_own_probabilities(method, 
                     logged.action,
                     logged.probabilities,
                     logged.reward,
+                    turn=logged.turn,
                 )
             )
     learner = ReplayLearner(SquareCB(), method)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fedres.bandits.logs import Event as Event
     from fedres.bandits.logs import EventLog as EventLog
     from fedres.bandits.logs import read_events as read_events
+    from fedres.bandits.pending import RewardError as RewardError
     from fedres.bandits.policies import EpsilonGreedy as EpsilonGreedy
     from fedres.bandits.policies import Greedy as Greedy
     from fedres.bandits.policies import Softmax as Softmax
@@ -34,6 +35,7 @@ _NAMES = {
     "environments": ("Catalogue", "Multiclass"),
     "estimates": ("Evaluation", "ReplayLearner", "estimate", "evaluate_log", "joint_policy"),
     "logs": ("Event", "EventLog", "read_events"),
+    "pending": ("RewardError",),
     "policies": ("EpsilonGreedy", "Greedy", "Softmax", "SquareCB"),
     "simulator": ("simulate_bandit",),
 }

@@ -9,26 +9,23 @@ FedRes.SGD on (r - score of a)^2, on the models of that moment (alignment ``arri
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from numbers import Real
+from threading import RLock
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from fedres.bandits.decisions import (
-    Contexts,
-    Decision,
-    Pending,
-    Unrewarded,
-    as_contexts,
-    joint_scores,
-)
+from fedres.bandits.decisions import Contexts, Decision, as_contexts, joint_scores
 from fedres.bandits.logs import Event
+from fedres.bandits.pending import Pending, Unrewarded
 from fedres.bandits.policies import Policy, Uniforms
 from fedres.core.messages import GlobalModel, Upload
 from fedres.core.parties import Client, Server
+from fedres.core.receipts import Receipt, Received, Ticket, new_epoch, number_of
 from fedres.core.rule import Rule
 from fedres.core.steps import Adaptive, Step
-from fedres.core.types import F32
+from fedres.core.types import F32, Matrix
 
 LearnFrom = Literal["all", "exploration"]
 
@@ -46,7 +43,7 @@ class Counts(NamedTuple):
 
 
 class BanditClient:
-    """Chooses actions, and learns from their rewards.
+    """Chooses actions, and learns from their rewards. Threads may share one.
 
     Parameters
     ----------
@@ -58,7 +55,7 @@ class BanditClient:
         Number of global features; 0 for no global model (Independent). None to learn it from
         the first contexts or the first `refresh`.
     client
-        Its number, in its uploads and events.
+        Its number or name, in its events and the ids of its decisions.
     seed
         A number, or a source of draws; see the policy for how they are used. None for other
         choices in every run.
@@ -89,7 +86,7 @@ class BanditClient:
     ...     contexts_global, contexts_local = rng.normal(size=(3, 2)), rng.normal(size=(3, 1))
     ...     decision = client.choose(contexts_global, contexts_local)
     ...     client.reward(decision.id, contexts_local[decision.action, 0])
-    ...     server.apply(client.uploads())
+    ...     client.confirm(server.apply(client.uploads()))
     ...     client.refresh(server.publish())
     >>> client.choose(np.zeros((3, 2)), [[0.0], [1.0], [0.5]]).action
     1
@@ -102,7 +99,7 @@ class BanditClient:
         policy: Policy,
         features_local: int,
         features_global: int | None = None,
-        client: int = 0,
+        client: int | str = 0,
         seed: int | Uniforms | None = None,
         learn_from: LearnFrom = "all",
         step: Step = STEP,
@@ -134,8 +131,10 @@ class BanditClient:
         self._rng = seed if isinstance(seed, Uniforms) else np.random.default_rng(seed)
         self._late = None if late is None else float(late)
         self._log = log
-        self._pending = Pending(wait, most_pending)
-        self._uploads: list[Upload] = []
+        self._pending = Pending(client, wait, most_pending)
+        self._outbox: dict[int, Upload] = {}
+        self._sender = self._sent = new_epoch()
+        self._lock = RLock()
         self._rewarded = self._learned = 0
 
     @property
@@ -146,9 +145,10 @@ class BanditClient:
     @property
     def counts(self) -> Counts:
         """How many decisions were made, rewarded, expired and learned from."""
-        made = self._pending.made
-        expired = made - self._rewarded - self.pending
-        return Counts(made, self._rewarded, expired, self._learned)
+        with self._lock:
+            made = self._pending.made
+            expired = made - self._rewarded - self.pending
+            return Counts(made, self._rewarded, expired, self._learned)
 
     @property
     def w_local(self) -> F32:
@@ -162,12 +162,16 @@ class BanditClient:
         after the choice.
         """
         x_global, x_local = as_contexts(contexts_global, contexts_local)
+        with self._lock:
+            return self._choose(x_global, x_local)
+
+    def _choose(self, x_global: Matrix, x_local: Matrix) -> Decision:
         models = self._models_for(x_global.shape[1])
         scores = joint_scores(x_global, x_local, models.global_.weights, models.local.weights)
         turn = self._pending.made + 1
         draw = self.policy.draw(scores, turn, self._rng)
         self._models = models
-        decision = Decision(turn, *draw)
+        decision = Decision(self._pending.next_id(), turn, *draw)
         chosen = slice(draw.action, draw.action + 1)
         logged = (x_global.copy(), x_local.copy()) if self._log is not None else None
         over = self._pending.add(
@@ -177,25 +181,45 @@ class BanditClient:
             self._settle(over, self._late, expired=True)
         return decision
 
-    def reward(self, decision_id: int, reward: float) -> None:
-        """Learn what the decision of that id brought: any finite number, once, in any order."""
+    def reward(self, decision_id: str, reward: float) -> None:
+        """Learn what the decision of that id brought: any finite number, once, in any order.
+
+        A `RewardError` says why a reward is not taken.
+        """
         _check_reward(reward)
-        waiting = self._pending.take(decision_id)
-        self._rewarded += 1
-        self._settle(waiting, float(reward))
+        with self._lock:
+            waiting = self._pending.take(decision_id)
+            self._rewarded += 1
+            self._settle(waiting, float(reward))
 
     def expire(self) -> None:
-        """Wait no longer for any decision, as before a client is shut down."""
-        while self.pending:
-            self._settle(self._pending.expire_oldest(), self._late, expired=True)
+        """Wait no longer for any decision, as before a client is closed for good."""
+        with self._lock:
+            while self.pending:
+                self._settle(self._pending.expire_oldest(), self._late, expired=True)
 
     def uploads(self) -> list[Upload]:
-        """What the server has not been sent; each upload is handed out once."""
-        uploads, self._uploads = self._uploads, []
-        return uploads
+        """What the server has not confirmed, oldest first: to be sent until it has."""
+        with self._lock:
+            oldest = next(iter(self._outbox), self._sent + 1)
+            return [
+                replace(upload, ticket=Ticket(self._sender, serial, oldest))
+                for serial, upload in self._outbox.items()
+            ]
+
+    def confirm(self, receipts: Iterable[Receipt]) -> None:
+        """Forget the uploads that the server has; receipts of other clients do not matter."""
+        with self._lock:
+            for sender, serial in receipts:
+                if sender == self._sender:
+                    self._outbox.pop(serial, None)
 
     def refresh(self, model: GlobalModel) -> None:
         """Take in a published global model, in any order."""
+        with self._lock:
+            self._refresh(model)
+
+    def _refresh(self, model: GlobalModel) -> None:
         width = max(len(model.weights) - 1, 0)
         models = self._models_for(width)
         if len(model.weights) != len(models.global_.weights):
@@ -216,21 +240,22 @@ class BanditClient:
             upload = models.observe(x_global, x_local, np.array([reward], np.float32))
             self._learned += 1
             if upload is not None and x_global.shape[1]:
-                self._uploads.append(upload)
+                self._sent += 1
+                self._outbox[self._sent] = upload
         if self._log is not None and waiting.contexts is not None:
-            chosen = (decision.action, decision.probabilities)
-            self._log(Event(self.client, decision.id, *waiting.contexts, *chosen, reward, expired))
+            chosen = *waiting.contexts, decision.action, decision.probabilities
+            self._log(Event(self.client, decision.id, *chosen, reward, expired, decision.turn))
 
     def _models_for(self, features_global: int) -> Client:
         """The models; new ones of that width while their width is not known."""
         return self._models or self._new_models(features_global)
 
     def _new_models(self, features_global: int) -> Client:
-        return Client(self._rule, features_global, self._features_local, self.client)
+        return Client(self._rule, features_global, self._features_local, number_of(self.client))
 
 
-class BanditServer(Server):
-    """Keeps the global model of all clients.
+class BanditServer:
+    """Keeps the global model of all clients. Threads may share one.
 
     Parameters
     ----------
@@ -238,20 +263,55 @@ class BanditServer(Server):
         Number of global features.
     step
         How the global model moves.
+
+    Attributes
+    ----------
+    epoch
+        Which life of the server this is: a model of a later one is newer, whatever its version.
     """
 
     def __init__(self, features_global: int, step: Step = STEP) -> None:
         if features_global < 0:
             raise ValueError(f"features_global must not be negative, and is {features_global}")
-        super().__init__(Rule(step=step), features_global)
+        self._server = Server(Rule(step=step), features_global)
+        self.epoch = self._server.epoch = new_epoch()
+        self._received: dict[int, Received] = {}  # by sender
+        self._lock = RLock()
 
-    def apply(self, uploads: Upload | Iterable[Upload]) -> None:
-        """Work on uploads, one or many; on none of them if one is of another width."""
+    @property
+    def w_global(self) -> F32:
+        """The global model, the constant's weight last."""
+        return self._server.global_.weights.copy()
+
+    def apply(self, uploads: Upload | Iterable[Upload]) -> list[Receipt]:
+        """Work on uploads, one or many, that have not come before; returns a receipt for each.
+
+        None of them is used if one is of another width. A receipt lets the client forget the
+        upload, so save the server before you send it.
+        """
         several = [uploads] if isinstance(uploads, Upload) else list(uploads)
         for upload in several:
-            self.check_width(upload)
-        for upload in several:
-            super().apply(upload)
+            self._server.check_width(upload)
+            if upload.ticket is None:
+                raise ValueError(
+                    f"an upload of client {upload.client} has no ticket: send what "
+                    "`BanditClient.uploads` hands out"
+                )
+        with self._lock:
+            return [self._apply_once(upload, *(upload.ticket or ())) for upload in several]
+
+    def _apply_once(self, upload: Upload, sender: int, serial: int, oldest: int) -> Receipt:
+        received = self._received.setdefault(sender, Received())
+        if not received.has(serial):
+            self._server.apply(upload)
+            received.note(serial)
+        received.begin_at(oldest)
+        return Receipt(sender, serial)
+
+    def publish(self) -> GlobalModel:
+        """Close the round: the next version of the global model."""
+        with self._lock:
+            return self._server.publish()
 
 
 def _check_reward(reward: float) -> None:

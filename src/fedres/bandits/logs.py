@@ -1,7 +1,8 @@
 """Logged decisions: one JSON line each, with the probabilities that make logs re-usable.
 
-    {"client": 0, "id": 3, "action": 1, "probabilities": [0.1, 0.9], "reward": 1.0,
-     "expired": false, "global": [[0.5, 1.0], [2.0, 0.0]],
+    {"client": "anna", "id": "anna:019e3c5f2a1b4c5d", "turn": 3, "action": 1,
+     "probabilities": [0.1, 0.9], "reward": 1.0, "expired": false,
+     "global": [[0.5, 1.0], [2.0, 0.0]],
      "local": {"width": 1000, "rows": [{"17": 1.0}, {}]}}
 
 Contexts have a row an action: dense as lists, CSR as a width and index-to-value mappings, null
@@ -30,7 +31,7 @@ class Event:
     Attributes
     ----------
     client, id
-        Whose decision, and its number there, from 1.
+        Whose decision, and what it is known by.
     contexts_global, contexts_local
         A row an action.
     action
@@ -41,6 +42,8 @@ class Event:
         What it brought; None if that is not known.
     expired
         Whether no reward came in time.
+    turn
+        The client's own count of decisions, from 1; need not be given if that is the id.
 
     Examples
     --------
@@ -50,14 +53,21 @@ class Event:
     0.75
     """
 
-    client: int
-    id: int
+    client: int | str
+    id: int | str
     contexts_global: Matrix
     contexts_local: Matrix
     action: int
     probabilities: F64
     reward: float | None
     expired: bool = False
+    turn: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.turn:
+            object.__setattr__(self, "turn", self.id)
+        if type(self.turn) is not int or self.turn < 1:
+            raise ValueError(f"its turn is {self.turn!r}, not a whole number from 1")
 
     @property
     def probability(self) -> float:
@@ -70,6 +80,7 @@ class Event:
             {
                 "client": self.client,
                 "id": self.id,
+                "turn": self.turn,
                 "action": self.action,
                 "probabilities": self.probabilities.tolist(),
                 "reward": self.reward,
@@ -101,16 +112,19 @@ class Event:
         if not (probabilities >= 0).all() or abs(probabilities.sum() - 1) > 1e-6:
             raise ValueError(f"its probabilities are {probabilities.tolist()}, and must sum to 1")
         last = len(probabilities) - 1
-        for name, least, most in (("client", 0, np.inf), ("id", 1, np.inf), ("action", 0, last)):
-            if type(value := fields[name]) is not int or not least <= value <= most:
-                raise ValueError(f"its {name} is {value!r}, not a whole number in range")
+        if type(action) is not int or not 0 <= action <= last:
+            raise ValueError(f"its action is {action!r}, not a whole number from 0 to {last}")
+        for name in ("client", "id"):
+            if type(value := fields[name]) not in (int, str):
+                raise ValueError(f"its {name} is {value!r}, neither a whole number nor a name")
         if probabilities[action] == 0:
             raise ValueError(f"its action {action} was chosen with probability 0")
         if reward is not None and not (type(reward) in (int, float) and np.isfinite(reward)):
             raise ValueError(f"its reward is {reward!r}, neither a number nor null")
         earned = None if reward is None else float(reward)
         expired = bool(fields.get("expired", False))
-        return cls(fields["client"], fields["id"], *views, action, probabilities, earned, expired)
+        whose = fields["client"], fields["id"]
+        return cls(*whose, *views, action, probabilities, earned, expired, fields.get("turn", 0))
 
 
 class EventLog:
@@ -128,7 +142,7 @@ class EventLog:
     ...     with EventLog(path) as log:
     ...         client = BanditClient(Softmax(), features_local=1, seed=1, log=log)
     ...         client.reward(client.choose(None, [[1.0], [2.0]]).id, 1.0)
-    ...     [(event.id, event.reward) for event in read_events(path)]
+    ...     [(event.turn, event.reward) for event in read_events(path)]
     [(1, 1.0)]
     """
 

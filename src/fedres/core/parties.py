@@ -73,7 +73,7 @@ class Client:
         self.terms = rule.terms(np.array([weight], np.float32))
         self.local = LinearModel(width_local, rule, rule.step_of_clients, initial_local)
         self.global_ = LinearModel(width_global, rule, rule.step, initial_global)
-        self.version = 0
+        self.epoch = self.version = 0  # of the newest global model
         self._mail: list[GlobalModel] = []
         self._bits = rule.residual_bits if width_local else 0
         self._batch: list[tuple[Matrix, Matrix, F32]] = []
@@ -86,9 +86,9 @@ class Client:
             self._open_mail()
 
     def _open_mail(self) -> None:
-        for model in sorted(self._mail, key=lambda model: model.version):
-            if model.version > self.version:
-                self.version = model.version
+        for model in sorted(self._mail, key=lambda model: (model.epoch, model.version)):
+            if (model.epoch, model.version) > (self.epoch, self.version):
+                self.epoch, self.version = model.epoch, model.version
                 self.global_.weights[:] = model.weights
                 self.global_.reach = model.low, model.high
             for round_ in model.used.get(self.client, ()):
@@ -166,7 +166,7 @@ class Server:
         self.rule = rule
         # Sgd takes its gradients at a version that must not change under it.
         self.global_ = LinearModel(width, rule, rule.step, initial, 2 - rule.step.adaptive)
-        self.version = 0
+        self.epoch = self.version = 0
         self._new = len(self.global_.models.start) - 1
         copy_model(self.global_.models, 0, self._new)
         self._weights = weights or {}
@@ -220,7 +220,7 @@ class Server:
         """The newest version of the global model."""
         used = {client: tuple(rounds) for client, rounds in self._used.items()}
         weights = self.global_.weights.copy()
-        return GlobalModel(self.version, weights, *self.global_.reach, used)
+        return GlobalModel(self.version, weights, *self.global_.reach, used, self.epoch)
 
     def go_on_from(self, models: Models, version: int, rounds: int) -> None:
         """Take over a global model that has played so many rounds elsewhere."""

@@ -8,7 +8,6 @@ is in one file (`memory`), put in place at once after every upload. From that fo
 - an upload whose reply was lost is sent again until the server says that it has it.
 """
 
-import zlib
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +18,7 @@ from fedres.core.feature_limit import clipped
 from fedres.core.messages import GlobalModel, Upload
 from fedres.core.models import LinearModel, batch_of
 from fedres.core.primitives import view_of
+from fedres.core.receipts import number_of
 from fedres.core.types import F32, Matrix
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.memory import Memory, Unconfirmed
@@ -160,8 +160,3 @@ class ClientState:
                 "run the same app on the server and on all clients"
             )
         return model
-
-
-def number_of(name: str) -> int:
-    """The number that a client's uploads carry."""
-    return zlib.crc32(name.encode())

@@ -18,6 +18,7 @@ import numpy as np
 from fedres.core.messages import GlobalModel, Upload
 from fedres.core.models import LinearModel, batch_of, linear
 from fedres.core.primitives import view_of
+from fedres.core.receipts import Received
 from fedres.core.sgd import Linear, Many
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.checks import RefusedError, checked
@@ -39,11 +40,9 @@ class TaskUnderWay(NamedTuple):
 
 
 @dataclass
-class Member:
+class Member(Received):
     """What the server knows of a client."""
 
-    confirmed: int = 0  # uploads below this number have come,
-    beyond: list[int] = field(default_factory=list)  # and these
     applied: int = 0  # uploads used
     repeated: int = 0  # uploads that came again and changed nothing
     rows: int = 0  # used
@@ -56,17 +55,6 @@ class Member:
     ignored: bool = False
     done: bool = False
     held_back: int = 0  # uploads that the other clients' rows spoke against, see `jury`
-
-    def has(self, number: int) -> bool:
-        """Whether that upload has come."""
-        return number < self.confirmed or number in self.beyond
-
-    def note(self, number: int) -> None:
-        """Remember that an upload has come."""
-        self.beyond.append(number)
-        while self.confirmed in self.beyond:
-            self.beyond.remove(self.confirmed)
-            self.confirmed += 1
 
 
 class ServerState:

@@ -1,0 +1,100 @@
+"""The bounded table of decisions that wait for their reward, and of what became of the others."""
+
+from collections import OrderedDict
+from typing import Any, Literal, NamedTuple
+
+from fedres.bandits.decisions import Decision
+from fedres.core.receipts import new_epoch
+from fedres.core.types import Matrix
+
+End = Literal["rewarded", "expired"]
+_WORDS = {
+    "rewarded": "was rewarded already: give each reward once",
+    "expired": "has expired: its reward came too late, raise `wait` or `most_pending`",
+}
+
+
+class RewardError(ValueError):
+    """A reward that cannot be taken; nothing has changed.
+
+    Attributes
+    ----------
+    reason
+        ``rewarded`` if the decision has its reward, so that it need not be sent again;
+        ``expired`` if it came too late; ``unknown`` if this client does not know the decision.
+    """
+
+    def __init__(self, words: str, reason: str) -> None:
+        super().__init__(words)
+        self.reason = reason
+
+
+class Unrewarded(NamedTuple):
+    """A decision without reward: the chosen rows, and all rows if they are to be logged."""
+
+    decision: Decision
+    x_global: Matrix
+    x_local: Matrix
+    contexts: tuple[Matrix, Matrix] | None
+
+
+class Pending:
+    """The decisions of one client that wait, and how the wait of the last others ended.
+
+    One waits for its reward for `wait` further decisions, or as long as there is room: `most`
+    wait, and of so many others it is remembered how they ended. Ids are numbered from `serial`
+    on, which no other life of this client reaches.
+    """
+
+    def __init__(self, client: int | str, wait: int | None, most: int) -> None:
+        if wait is not None and wait < 0:
+            raise ValueError(f"wait must be a number of decisions from 0, or None, not {wait}")
+        if most < 1:
+            raise ValueError(f"most_pending must be at least 1, not {most}")
+        self.client = client
+        self.made = 0
+        self.serial = new_epoch()
+        self._wait = wait
+        self._most = most
+        self.waiting: OrderedDict[str, Unrewarded] = OrderedDict()
+        self.over: OrderedDict[str, End] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self.waiting)
+
+    def next_id(self) -> str:
+        """The id of the next decision."""
+        return f"{self.client}:{self.serial + 1:016x}"
+
+    def add(self, waiting: Unrewarded) -> Unrewarded | None:
+        """Let a new decision wait; the one, if any, that thereby expires."""
+        self.made += 1
+        self.serial += 1
+        oldest = next(iter(self.waiting.values()), waiting).decision.turn
+        late = self._wait is not None and self.made - oldest > self._wait
+        over = self.expire_oldest() if late or len(self) == self._most else None
+        self.waiting[waiting.decision.id] = waiting
+        return over
+
+    def expire_oldest(self) -> Unrewarded:
+        """End the wait of the oldest decision."""
+        return self._end(next(iter(self.waiting)), "expired")
+
+    def take(self, id_: Any) -> Unrewarded:
+        """The decision of that id, which waits no longer; an error if it does not wait."""
+        if id_ in self.waiting:
+            return self._end(id_, "rewarded")
+        if id_ in self.over:
+            reason = self.over[id_]
+            raise RewardError(f"decision {id_!r} {_WORDS[reason]}", reason)
+        raise RewardError(
+            f"client {self.client!r} knows no decision {id_!r}: it is of another client, was lost "
+            f"when this one restarted, or was over more than {self._most} decisions ago",
+            "unknown",
+        )
+
+    def _end(self, id_: str, end: End) -> Unrewarded:
+        self.over[id_] = end
+        if len(self.over) > self._most:
+            self.over.popitem(last=False)
+        return self.waiting.pop(id_)
