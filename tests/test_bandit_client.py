@@ -38,12 +38,14 @@ class Life(RuleBasedStateMachine):
         learn_from=st.sampled_from(["all", "exploration"]),
         widths=st.sampled_from([(2, 2), (0, 2), (2, 0)]),
         wait=st.sampled_from([None, 0, 2]),
+        window=st.sampled_from([None, 1.0, 2.5]),
         late=st.sampled_from([None, 0.25]),
         most=st.sampled_from([1, 3, 1000]),
     )
-    def begin(self, policy, learn_from, widths, wait, late, most):
+    def begin(self, policy, learn_from, widths, wait, window, late, most):
         self.learn_from, self.widths = learn_from, widths
         self.wait, self.late, self.most = wait, late, most
+        self.window, self.now, self.times = window or np.inf, 0.0, {}
         self.rng = np.random.default_rng(5)
         self.ids = []
         self.client = BanditClient(
@@ -52,7 +54,9 @@ class Life(RuleBasedStateMachine):
             features_global=widths[0],
             seed=3,
             learn_from=learn_from,
+            window=window,
             wait=wait,
+            clock=lambda: self.now,
             late=late,
             most_pending=most,
         )
@@ -77,10 +81,24 @@ class Life(RuleBasedStateMachine):
             upload = self.plain_client.observe(x_global, x_local, np.float32([reward]))
             self.plain_uploads += [upload] if self.widths[0] else []
 
+    def close_windows(self):
+        for id_ in self.waiting():
+            if self.times[id_] + self.window <= self.now:
+                self.settle(id_, "expired", self.late)
+
+    @rule(seconds=st.sampled_from([0.5, 1.0]), told=st.booleans())
+    def pass_time(self, seconds, told):
+        self.now += seconds
+        if told:
+            assert self.client.settle() == self.now
+            self.close_windows()
+
     @rule(actions=st.integers(1, 4))
     def choose(self, actions):
         views = contexts_of(self.rng, actions, *self.widths)
         decision = self.client.choose(*views)
+        self.close_windows()
+        self.times[decision.turn] = decision.time
         for id_ in self.waiting():
             if self.wait is not None and decision.turn - id_ > self.wait:
                 self.settle(id_, "expired", self.late)
@@ -97,6 +115,7 @@ class Life(RuleBasedStateMachine):
     @rule(back=st.integers(-2, 6), reward=st.sampled_from([0.0, 1.0, -2.5]))
     def reward(self, back, reward):
         turn = len(self.status) - back
+        self.close_windows()
         id_ = self.ids[turn - 1] if turn in self.status else f"0:{turn}"
         if self.status.get(turn) == "waits":
             self.client.reward(id_, reward)
@@ -337,6 +356,8 @@ def test_a_broken_global_model_is_refused(sent):
         ({"learn_from": "exploration"}, "Softmax.* no rounds of pure exploration"),
         ({"learn_from": "none"}, "learn_from"),
         ({"wait": -1}, "wait"),
+        ({"window": 0.0}, "window must be a positive number of seconds"),
+        ({"window": np.inf}, "window"),
         ({"late": np.nan}, "finite"),
         ({"most_pending": 0}, "most_pending"),
         ({"features_global": -1}, "negative"),
@@ -474,3 +495,29 @@ def test_four_threads_share_a_client_and_a_server():
     assert client.uploads() == []
     (received,) = server._received.values()
     assert (received.confirmed - client._sender - 1, received.beyond) == (600, [])
+
+
+def test_a_late_reward_is_taken_once_until_the_window_closes():
+    now = [100.0]
+    client = BanditClient(Greedy(), 0, 2, window=60.0, late=0.0, clock=lambda: now[0])
+    first, second = (client.choose(np.eye(2)) for _ in range(2))
+    assert (first.time, first.model) == (100.0, (0, 0))
+    now[0] = 159.9
+    client.reward(first.id, 1.0)
+    now[0] = 160.0
+    for decision, reason in ((first, "rewarded"), (second, "expired")):
+        with pytest.raises(RewardError) as told:
+            client.reward(decision.id, 1.0)
+        assert told.value.reason == reason
+    assert client.counts == (2, 1, 1, 2)
+    assert [float(upload.y[0]) for upload in client.uploads()] == [1.0, 0.0]
+
+
+def test_windows_close_while_nothing_else_happens():
+    now = [0.0]
+    client = BanditClient(Greedy(), 0, 2, window=1.0, clock=lambda: now[0])
+    client.choose(np.eye(2))
+    now[0] = 1.0
+    assert client.pending == 1
+    client.settle()
+    assert client.pending == 0

@@ -8,6 +8,7 @@ of all actions a. When the reward r of action a comes, client and server take th
 FedRes.SGD on (r - score of a)^2, on the models of that moment (alignment ``arrival``).
 """
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from numbers import Real
@@ -63,6 +64,9 @@ class BanditClient:
         "all" decisions, or only those of pure "exploration" as in the paper.
     step
         How the local model moves.
+    window
+        For how many seconds a decision waits for its reward; until then it is taken, however
+        late. None: as long as `wait` and `most_pending` allow.
     wait
         For how many further decisions of this client one waits for its reward. None: as long as
         there is room.
@@ -75,6 +79,8 @@ class BanditClient:
         Called with the `Event` of every decision once it is rewarded or expired, as `EventLog`
         or a list's `append`. The contexts of all actions are then kept until that moment,
         otherwise only those of the chosen one.
+    clock
+        Gives the time in seconds. Windows outlast a restart if it does, as the time of day.
 
     Examples
     --------
@@ -103,10 +109,12 @@ class BanditClient:
         seed: int | Uniforms | None = None,
         learn_from: LearnFrom = "all",
         step: Step = STEP,
+        window: float | None = None,
         wait: int | None = None,
         late: float | None = None,
         most_pending: int = 10_000,
         log: Callable[[Event], object] | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         if features_local < 0 or (features_global or 0) < 0:
             raise ValueError(
@@ -131,7 +139,8 @@ class BanditClient:
         self._rng = seed if isinstance(seed, Uniforms) else np.random.default_rng(seed)
         self._late = None if late is None else float(late)
         self._log = log
-        self._pending = Pending(client, wait, most_pending)
+        self._clock = clock
+        self._pending = Pending(client, window, wait, most_pending)
         self._outbox: dict[int, Upload] = {}
         self._sender = self._sent = new_epoch()
         self._lock = RLock()
@@ -158,20 +167,22 @@ class BanditClient:
     def choose(self, contexts_global: Contexts, contexts_local: Contexts = None) -> Decision:
         """Choose an action for contexts with one row an action, dense or sparse, in both views.
 
-        None stands for a view without features. A decision that thereby expires is learned from
-        after the choice.
+        None stands for a view without features. Decisions whose window has closed are settled
+        first; one that expires because it has waited for `wait` decisions, after the choice.
         """
         x_global, x_local = as_contexts(contexts_global, contexts_local)
         with self._lock:
             return self._choose(x_global, x_local)
 
     def _choose(self, x_global: Matrix, x_local: Matrix) -> Decision:
+        now = self.settle()
         models = self._models_for(x_global.shape[1])
         scores = joint_scores(x_global, x_local, models.global_.weights, models.local.weights)
         turn = self._pending.made + 1
         draw = self.policy.draw(scores, turn, self._rng)
         self._models = models
-        decision = Decision(self._pending.next_id(), turn, *draw)
+        model = models.epoch, models.version
+        decision = Decision(self._pending.next_id(), turn, *draw, now, model)
         chosen = slice(draw.action, draw.action + 1)
         logged = (x_global.copy(), x_local.copy()) if self._log is not None else None
         over = self._pending.add(
@@ -188,9 +199,21 @@ class BanditClient:
         """
         _check_reward(reward)
         with self._lock:
+            self.settle()
             waiting = self._pending.take(decision_id)
             self._rewarded += 1
             self._settle(waiting, float(reward))
+
+    def settle(self) -> float:
+        """End the wait of decisions whose window has closed; the time it is.
+
+        Every choice and every reward does so by itself; call it where there are none for long.
+        """
+        with self._lock:
+            now = float(self._clock())
+            while self._pending.closed(now):
+                self._settle(self._pending.expire_oldest(), self._late, expired=True)
+            return now
 
     def expire(self) -> None:
         """Wait no longer for any decision, as before a client is closed for good."""

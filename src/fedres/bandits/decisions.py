@@ -30,6 +30,10 @@ class Decision:
         With which each action could have been chosen.
     explores
         Whether it is pure exploration.
+    time
+        When it was made, in seconds of the client's clock.
+    model
+        The epoch and the version of the global model it was made with.
     """
 
     id: str
@@ -37,6 +41,8 @@ class Decision:
     action: int
     probabilities: F64
     explores: bool
+    time: float
+    model: tuple[int, int]
 
     @property
     def probability(self) -> float:

@@ -10,7 +10,7 @@ from fedres.core.types import Matrix
 End = Literal["rewarded", "expired"]
 _WORDS = {
     "rewarded": "was rewarded already: give each reward once",
-    "expired": "has expired: its reward came too late, raise `wait` or `most_pending`",
+    "expired": "has expired: its reward came too late, raise `window`, `wait` or `most_pending`",
 }
 
 
@@ -41,12 +41,16 @@ class Unrewarded(NamedTuple):
 class Pending:
     """The decisions of one client that wait, and how the wait of the last others ended.
 
-    One waits for its reward for `wait` further decisions, or as long as there is room: `most`
-    wait, and of so many others it is remembered how they ended. Ids are numbered from `serial`
-    on, which no other life of this client reaches.
+    One waits for its reward for `window` seconds and `wait` further decisions, or as long as there
+    is room: `most` wait, and of so many others it is remembered how they ended. Ids are numbered
+    from `serial` on, which no other life of this client reaches.
     """
 
-    def __init__(self, client: int | str, wait: int | None, most: int) -> None:
+    def __init__(
+        self, client: int | str, window: float | None, wait: int | None, most: int
+    ) -> None:
+        if window is not None and not 0 < window < float("inf"):
+            raise ValueError(f"window must be a positive number of seconds, or None, not {window}")
         if wait is not None and wait < 0:
             raise ValueError(f"wait must be a number of decisions from 0, or None, not {wait}")
         if most < 1:
@@ -54,6 +58,7 @@ class Pending:
         self.client = client
         self.made = 0
         self.serial = new_epoch()
+        self._window = window
         self._wait = wait
         self._most = most
         self.waiting: OrderedDict[str, Unrewarded] = OrderedDict()
@@ -75,6 +80,12 @@ class Pending:
         over = self.expire_oldest() if late or len(self) == self._most else None
         self.waiting[waiting.decision.id] = waiting
         return over
+
+    def closed(self, now: float) -> bool:
+        """Whether the window of the oldest decision has closed."""
+        if self._window is None or not self.waiting:
+            return False
+        return next(iter(self.waiting.values())).decision.time + self._window <= now
 
     def expire_oldest(self) -> Unrewarded:
         """End the wait of the oldest decision."""
