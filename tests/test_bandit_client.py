@@ -1,4 +1,7 @@
+import os
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Barrier, Thread
 
 import numpy as np
@@ -21,6 +24,8 @@ from fedres.core.messages import GlobalModel, Upload
 from fedres.core.parties import Client, Server
 from fedres.core.rule import Rule
 from fedres.core.steps import Adaptive
+
+FAST = "/dev/shm" if os.path.isdir("/dev/shm") else None  # a disk would be waited for at each save
 
 
 def contexts_of(rng, actions=3, width_global=2, width_local=2):
@@ -111,6 +116,15 @@ class Life(RuleBasedStateMachine):
         self.rows[decision.turn] = (*(x[[decision.action]] for x in views), decision.explores)
         for x in views:
             x[:] = np.nan  # the client must have kept its own copy
+
+    @rule()
+    def restart(self):
+        with TemporaryDirectory(dir=FAST) as folder:
+            client, server = (Path(folder) / name for name in ("client", "server"))
+            self.client.save(client)
+            self.server.save(server)
+            self.client = BanditClient.load(client, clock=lambda: self.now)
+            self.server = BanditServer.load(server)
 
     @rule(back=st.integers(-2, 6), reward=st.sampled_from([0.0, 1.0, -2.5]))
     def reward(self, back, reward):

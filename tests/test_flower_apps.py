@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from fedres.cli.flower import app as commands
 from fedres.core.messages import Upload
+from fedres.core.state_files import read_facts
 from fedres.flower import client_app, launch, server_app, slow_client_app
 from fedres.flower.app_folder import digits_settings, read_app, settings_like, write_app
 from fedres.flower.app_settings import AppSettings
@@ -31,7 +32,6 @@ from fedres.flower.replay import replay
 from fedres.flower.run_folder import CHECKPOINT, read_log
 from fedres.flower.samples import ROWS, labels, open_source
 from fedres.flower.server_state import ServerState
-from fedres.flower.state_files import read_facts
 from fedres.tables.encoder import Encoder
 from fedres.tables.stored_estimator import load_model
 

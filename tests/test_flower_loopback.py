@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+from fedres.core.state_files import read_facts
 from fedres.flower.app_folder import settings_like, write_app
 from fedres.flower.client_app import state_folder
 from fedres.flower.launch import launch, launch_here, write_report
@@ -20,7 +21,6 @@ from fedres.flower.memory import STATE, Memory
 from fedres.flower.replay import replay, unused
 from fedres.flower.run_folder import CHECKPOINT, read_log
 from fedres.flower.samples import ROWS, StoredSource
-from fedres.flower.state_files import read_facts
 from fedres.tables.stored_estimator import load_model
 
 PATIENCE = 400.0  # seconds: generous, as other work may keep the machine busy

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedres.bandits.client import BanditClient as BanditClient
-    from fedres.bandits.client import BanditServer as BanditServer
     from fedres.bandits.decisions import Decision as Decision
     from fedres.bandits.environments import Catalogue as Catalogue
     from fedres.bandits.environments import Multiclass as Multiclass
@@ -26,17 +25,19 @@ if TYPE_CHECKING:
     from fedres.bandits.policies import Greedy as Greedy
     from fedres.bandits.policies import Softmax as Softmax
     from fedres.bandits.policies import SquareCB as SquareCB
+    from fedres.bandits.server import BanditServer as BanditServer
     from fedres.bandits.simulator import simulate_bandit as simulate_bandit
 
 # Names are imported when first used, as in `fedres` itself: a simulation needs a compiler.
 _NAMES = {
-    "client": ("BanditClient", "BanditServer"),
+    "client": ("BanditClient",),
     "decisions": ("Decision",),
     "environments": ("Catalogue", "Multiclass"),
     "estimates": ("Evaluation", "ReplayLearner", "estimate", "evaluate_log", "joint_policy"),
     "logs": ("Event", "EventLog", "read_events"),
     "pending": ("RewardError",),
     "policies": ("EpsilonGreedy", "Greedy", "Softmax", "SquareCB"),
+    "server": ("BanditServer",),
     "simulator": ("simulate_bandit",),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}

@@ -1,4 +1,4 @@
-"""The bandit client and server (Agarwal, Langford and Wei, 2020, section 5).
+"""The bandit client (Agarwal, Langford and Wei, 2020, section 5).
 
 When a client chooses, the policy draws an action by the scores
 
@@ -12,26 +12,43 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from numbers import Real
+from pathlib import Path
 from threading import RLock
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 
 from fedres.bandits.decisions import Contexts, Decision, as_contexts, joint_scores
 from fedres.bandits.logs import Event
 from fedres.bandits.pending import Pending, Unrewarded
-from fedres.bandits.policies import Policy, Uniforms
+from fedres.bandits.policies import EpsilonGreedy, Greedy, Policy, Softmax, SquareCB, Uniforms
+from fedres.bandits.saving import (
+    as_fact,
+    check_kind,
+    from_fact,
+    generator_from,
+    generator_state,
+    named,
+    pack_rows,
+    part,
+    unpack_rows,
+)
 from fedres.core.messages import GlobalModel, Upload
-from fedres.core.parties import Client, Server
-from fedres.core.receipts import Receipt, Received, Ticket, new_epoch, number_of
+from fedres.core.parties import Client
+from fedres.core.receipts import Receipt, Ticket, new_epoch, number_of
 from fedres.core.rule import Rule
-from fedres.core.steps import Adaptive, Step
+from fedres.core.state_files import Arrays, read, write
+from fedres.core.steps import Adaptive, Sgd, Step
 from fedres.core.types import F32, Matrix
 
 LearnFrom = Literal["all", "exploration"]
 
 # Rewards are often all 0 or all 1 for long: clipped to those, predictions would hide errors.
 STEP = Adaptive(0.1, clip=False)
+
+KIND = "bandit client"
+STEPS = (Adaptive, Sgd)
+POLICIES = (EpsilonGreedy, Greedy, Softmax, SquareCB)
 
 
 class Counts(NamedTuple):
@@ -84,7 +101,7 @@ class BanditClient:
 
     Examples
     --------
-    >>> from fedres.bandits import EpsilonGreedy
+    >>> from fedres.bandits import BanditServer, EpsilonGreedy
     >>> rng = np.random.default_rng(0)
     >>> server = BanditServer(features_global=2)
     >>> client = BanditClient(EpsilonGreedy(explore_every=20), features_local=1, seed=7)
@@ -130,6 +147,17 @@ class BanditClient:
             )
         if late is not None:
             _check_reward(late)
+        client = client if isinstance(client, str) else int(client)
+        self._late = None if late is None else float(late)
+        self._options: dict[str, Any] = {
+            "features_local": int(features_local),
+            "client": client,
+            "learn_from": learn_from,
+            "window": None if window is None else float(window),
+            "wait": None if wait is None else int(wait),
+            "late": self._late,
+            "most_pending": int(most_pending),
+        }
         self.policy = policy
         self.client = client
         self.learn_from = learn_from
@@ -137,7 +165,6 @@ class BanditClient:
         self._rule = Rule(step=step)
         self._models = None if features_global is None else self._new_models(features_global)
         self._rng = seed if isinstance(seed, Uniforms) else np.random.default_rng(seed)
-        self._late = None if late is None else float(late)
         self._log = log
         self._clock = clock
         self._pending = Pending(client, window, wait, most_pending)
@@ -150,6 +177,12 @@ class BanditClient:
     def pending(self) -> int:
         """How many decisions wait for their reward."""
         return len(self._pending)
+
+    @property
+    def waiting(self) -> list[Decision]:
+        """The decisions that wait for their reward, oldest first."""
+        with self._lock:
+            return [one.decision for one in self._pending.waiting.values()]
 
     @property
     def counts(self) -> Counts:
@@ -255,6 +288,81 @@ class BanditClient:
         models.refresh(model)
         self._models = models
 
+    def save(self, path: str | Path) -> None:
+        """Put all that the client knows into one file, whole or not at all.
+
+        What was chosen, rewarded and confirmed before is safe once this has returned.
+        """
+        with self._lock:
+            models, pending = self._models, self._pending
+            facts = {
+                "kind": KIND,
+                "options": self._options,
+                "step": as_fact(self._rule.step, STEPS),
+                "policy": as_fact(self.policy, POLICIES),
+                "generator": generator_state(self._rng, self.client),
+                "sender": self._sender,
+                "sent": self._sent,
+                "rewarded": self._rewarded,
+                "learned": self._learned,
+                "pending": pending.facts(),
+                "models": models and [models.round, models.epoch, models.version],
+            }
+            arrays = pending.arrays()
+            packed = [np.frombuffer(one.pack(), np.uint8) for one in self._outbox.values()]
+            arrays |= named("outbox", pack_rows(packed, np.uint8))
+            arrays["outbox serials"] = np.array([*self._outbox], np.uint64)
+            if models is not None:
+                for side, model in (("local", models.local), ("global", models.global_)):
+                    arrays |= named(side, model.state())
+            write(Path(path), facts, arrays)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        policy: Policy | None = None,
+        log: Callable[[Event], object] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
+        """Go on from a file that `save` has written, as if nothing had happened since.
+
+        Decisions made after that, and not saved, are forgotten; their ids are not used again.
+
+        Parameters
+        ----------
+        path
+            The file.
+        policy
+            How it explores; None for the policy that was saved. Those of one's own are not saved.
+        log, clock
+            As of a new client.
+        """
+        facts, arrays = read(Path(path))
+        check_kind(facts, KIND, path)
+        policy = policy or from_fact(facts["policy"], POLICIES)
+        if policy is None:
+            raise ValueError(f"{path} was saved with a policy of one's own: give `policy`")
+        rng, step = generator_from(facts["generator"]), from_fact(facts["step"], STEPS)
+        client = cls(policy, seed=rng, step=step, log=log, clock=clock, **facts["options"])
+        client._restore(facts, arrays)
+        return client
+
+    def _restore(self, facts: dict[str, Any], arrays: Arrays) -> None:
+        self._sender, self._sent = facts["sender"], new_epoch(after=facts["sent"])
+        self._rewarded, self._learned = facts["rewarded"], facts["learned"]
+        self._pending.restore(facts["pending"], arrays)
+        if facts["models"] is None:
+            return
+        width = arrays["global weights"].size - 1
+        models = self._models = self._new_models(width)
+        models.round, models.epoch, models.version = facts["models"]
+        for side, model in (("local", models.local), ("global", models.global_)):
+            model.restore(part(side, arrays))
+        packed = unpack_rows(part("outbox", arrays))
+        for serial, one in zip(arrays["outbox serials"].tolist(), packed, strict=True):
+            self._outbox[serial] = Upload.unpack(one.tobytes(), width)
+
     def _settle(self, waiting: Unrewarded, reward: float | None, expired: bool = False) -> None:
         decision = waiting.decision
         if reward is not None and (self.learn_from == "all" or decision.explores):
@@ -275,66 +383,6 @@ class BanditClient:
 
     def _new_models(self, features_global: int) -> Client:
         return Client(self._rule, features_global, self._features_local, number_of(self.client))
-
-
-class BanditServer:
-    """Keeps the global model of all clients. Threads may share one.
-
-    Parameters
-    ----------
-    features_global
-        Number of global features.
-    step
-        How the global model moves.
-
-    Attributes
-    ----------
-    epoch
-        Which life of the server this is: a model of a later one is newer, whatever its version.
-    """
-
-    def __init__(self, features_global: int, step: Step = STEP) -> None:
-        if features_global < 0:
-            raise ValueError(f"features_global must not be negative, and is {features_global}")
-        self._server = Server(Rule(step=step), features_global)
-        self.epoch = self._server.epoch = new_epoch()
-        self._received: dict[int, Received] = {}  # by sender
-        self._lock = RLock()
-
-    @property
-    def w_global(self) -> F32:
-        """The global model, the constant's weight last."""
-        return self._server.global_.weights.copy()
-
-    def apply(self, uploads: Upload | Iterable[Upload]) -> list[Receipt]:
-        """Work on uploads, one or many, that have not come before; returns a receipt for each.
-
-        None of them is used if one is of another width. A receipt lets the client forget the
-        upload, so save the server before you send it.
-        """
-        several = [uploads] if isinstance(uploads, Upload) else list(uploads)
-        for upload in several:
-            self._server.check_width(upload)
-            if upload.ticket is None:
-                raise ValueError(
-                    f"an upload of client {upload.client} has no ticket: send what "
-                    "`BanditClient.uploads` hands out"
-                )
-        with self._lock:
-            return [self._apply_once(upload, *(upload.ticket or ())) for upload in several]
-
-    def _apply_once(self, upload: Upload, sender: int, serial: int, oldest: int) -> Receipt:
-        received = self._received.setdefault(sender, Received())
-        if not received.has(serial):
-            self._server.apply(upload)
-            received.note(serial)
-        received.begin_at(oldest)
-        return Receipt(sender, serial)
-
-    def publish(self) -> GlobalModel:
-        """Close the round: the next version of the global model."""
-        with self._lock:
-            return self._server.publish()
 
 
 def _check_reward(reward: float) -> None:

@@ -3,8 +3,19 @@
 from collections import OrderedDict
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from fedres.bandits.decisions import Decision
+from fedres.bandits.saving import (
+    named,
+    pack_matrices,
+    pack_rows,
+    part,
+    unpack_matrices,
+    unpack_rows,
+)
 from fedres.core.receipts import new_epoch
+from fedres.core.state_files import Arrays
 from fedres.core.types import Matrix
 
 End = Literal["rewarded", "expired"]
@@ -103,6 +114,48 @@ class Pending:
             f"when this one restarted, or was over more than {self._most} decisions ago",
             "unknown",
         )
+
+    def facts(self) -> dict[str, Any]:
+        """What is kept of it as JSON."""
+        waiting = [
+            [one.id, one.turn, one.action, one.explores, one.time, one.model, contexts is not None]
+            for one, _, _, contexts in self.waiting.values()
+        ]
+        return {"made": self.made, "serial": self.serial, "waiting": waiting, "over": [*self.over]}
+
+    def arrays(self) -> Arrays:
+        """And as arrays."""
+        waiting = self.waiting.values()
+        chosen = [x for one in waiting for x in (one.x_global, one.x_local)]
+        contexts = [x for one in waiting if one.contexts is not None for x in one.contexts]
+        ends = [end == "rewarded" for end in self.over.values()]
+        return {
+            "over rewarded": np.array(ends, np.uint8),
+            **named("odds", pack_rows([one.decision.probabilities for one in waiting], "f8")),
+            **named("chosen", pack_matrices(chosen)),
+            **named("contexts", pack_matrices(contexts)),
+        }
+
+    def restore(self, facts: dict[str, Any], arrays: Arrays) -> None:
+        """Go on from what was kept, with ids of a new life."""
+        self.made, self.serial = facts["made"], new_epoch(after=facts["serial"])
+        ends: list[End] = ["rewarded" if end else "expired" for end in arrays["over rewarded"]]
+        self.over = OrderedDict(zip(facts["over"], ends, strict=True))
+        chosen, contexts = (
+            iter(unpack_matrices(part(name, arrays))) for name in ("chosen", "contexts")
+        )
+        odds = unpack_rows(part("odds", arrays))
+        for probabilities, kept in zip(odds, facts["waiting"], strict=True):
+            id_, turn, action, explores, time, model, logged = kept
+            decision = Decision(
+                id_, turn, action, probabilities, explores, time, (model[0], model[1])
+            )
+            self.waiting[id_] = Unrewarded(
+                decision,
+                next(chosen),
+                next(chosen),
+                (next(contexts), next(contexts)) if logged else None,
+            )
 
     def _end(self, id_: str, end: End) -> Unrewarded:
         self.over[id_] = end

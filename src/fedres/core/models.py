@@ -1,5 +1,6 @@
 """One linear model between two messages: what a client or the server holds."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,17 @@ class LinearModel:
     @reach.setter
     def reach(self, reach: tuple[float, float]) -> None:
         self.models.low[:], self.models.high[:] = reach
+
+    def state(self) -> dict[str, F32]:
+        """All that learning has changed, to be kept."""
+        models = self.models
+        changed = (models.weights, models.squares, models.low, models.high)
+        return dict(zip(("weights", "squares", "low", "high"), changed, strict=True))
+
+    def restore(self, state: Mapping[str, F32]) -> None:
+        """Go on from a state that was kept."""
+        for name, now in self.state().items():
+            now[:] = state[name]
 
     def f(self, x: Matrix) -> F32:
         """f(x; w) of every row, not clipped."""

@@ -11,11 +11,11 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from fedres.core.state_files import read_facts
 from fedres.flower.app_folder import read_app
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.flwr_command import Flwr
 from fedres.flower.run_folder import CHECKPOINT, read_log
-from fedres.flower.state_files import read_facts
 from fedres.report.terminal_table import terminal_table
 
 LOOK = 1.0  # seconds between two looks at the checkpoint

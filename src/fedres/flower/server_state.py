@@ -20,12 +20,12 @@ from fedres.core.models import LinearModel, batch_of, linear
 from fedres.core.primitives import view_of
 from fedres.core.receipts import Received
 from fedres.core.sgd import Linear, Many
+from fedres.core.state_files import Arrays, read, write
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.checks import RefusedError, checked
 from fedres.flower.jury import Jury
 from fedres.flower.row_by_row import apply_rows
 from fedres.flower.run_folder import CHECKPOINT, append_log, cut_log
-from fedres.flower.state_files import Arrays, read, write
 from fedres.flower.wire import Reply, Sent, Task
 
 IN_FLIGHT = 2  # messages a node: it has the next one at hand when it is done with one
