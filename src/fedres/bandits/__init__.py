@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedres.bandits.client import BanditClient as BanditClient
     from fedres.bandits.decisions import Decision as Decision
+    from fedres.bandits.dsjson import read_dsjson as read_dsjson
+    from fedres.bandits.dsjson import write_dsjson as write_dsjson
     from fedres.bandits.environments import Catalogue as Catalogue
     from fedres.bandits.environments import Multiclass as Multiclass
     from fedres.bandits.estimates import Evaluation as Evaluation
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "client": ("BanditClient",),
     "decisions": ("Decision",),
+    "dsjson": ("read_dsjson", "write_dsjson"),
     "environments": ("Catalogue", "Multiclass"),
     "estimates": ("Evaluation", "ReplayLearner", "estimate", "evaluate_log", "joint_policy"),
     "logs": ("Event", "EventLog", "read_events"),

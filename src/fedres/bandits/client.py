@@ -46,6 +46,8 @@ LearnFrom = Literal["all", "exploration"]
 # Rewards are often all 0 or all 1 for long: clipped to those, predictions would hide errors.
 STEP = Adaptive(0.1, clip=False)
 
+LARGEST = float(np.finfo(np.float32).max)  # reward
+
 KIND = "bandit client"
 STEPS = (Adaptive, Sgd)
 POLICIES = (EpsilonGreedy, Greedy, Softmax, SquareCB)
@@ -375,7 +377,8 @@ class BanditClient:
                 self._outbox[self._sent] = upload
         if self._log is not None and waiting.contexts is not None:
             chosen = *waiting.contexts, decision.action, decision.probabilities
-            self._log(Event(self.client, decision.id, *chosen, reward, expired, decision.turn))
+            made = decision.turn, decision.time, decision.model
+            self._log(Event(self.client, decision.id, *chosen, reward, expired, *made))
 
     def _models_for(self, features_global: int) -> Client:
         """The models; new ones of that width while their width is not known."""
@@ -386,6 +389,5 @@ class BanditClient:
 
 
 def _check_reward(reward: float) -> None:
-    largest = np.finfo(np.float32).max
-    if not isinstance(reward, Real) or not abs(reward) <= largest:
+    if not isinstance(reward, Real) or not abs(reward) <= LARGEST:
         raise ValueError(f"a reward must be a finite number, not {reward!r}")

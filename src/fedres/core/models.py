@@ -93,10 +93,12 @@ class LinearModel:
 
 def batch_of(y: F32) -> Flight:
     """A message under way alone, with the rows 0, 1, ... and these labels."""
-    flight = new_flight(1, 1, len(y))
-    samples = Many(len(y), np.array([len(y)], np.int32))
-    flight.row[:], flight.label[:] = np.arange(len(y)), y
-    return flight._replace(samples=samples)
+    count = len(y)
+    flight = new_flight(1, 1, count, samples=Many(count, np.array([count], np.int32)))
+    flight.label[:] = y
+    if count > 1:
+        flight.row[:] = np.arange(count)
+    return flight
 
 
 def whole(flight: Flight) -> Message:

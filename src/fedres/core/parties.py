@@ -109,14 +109,18 @@ class Client:
     def observe(self, x_global: Matrix, x_local: Matrix, y: F32) -> Upload | None:
         """Learn from samples; an upload once the batch is full, else None."""
         self._batch.append((x_global, x_local, y))
-        return self.flush() if sum(len(y) for _, _, y in self._batch) >= self.rule.batch else None
+        if self.rule.batch > 1 and sum(len(y) for _, _, y in self._batch) < self.rule.batch:
+            return None
+        return self.flush()
 
     def flush(self) -> Upload | None:
         """Step on the samples observed since the last upload, and send them."""
         if not self._batch:
             return None
         x_global, x_local = (_stack([row[side] for row in self._batch]) for side in (0, 1))
-        y = np.concatenate([row[2] for row in self._batch])
+        y = self._batch[0][2]
+        if len(self._batch) > 1:
+            y = np.concatenate([row[2] for row in self._batch])
         # Done with before learning: rows that a local model fails on must not come again.
         self._batch = []
         flight, global_ = batch_of(y), self.global_.on(view_of(x_global))
@@ -131,7 +135,8 @@ class Client:
             self.rule.residual_span,
         )  # fmt: skip
         self.round += 1
-        self._open_mail()
+        if self._mail:
+            self._open_mail()
         return upload
 
     def _local_side(self, x_local: Matrix) -> Any:
@@ -233,6 +238,8 @@ class Server:
 
 
 def _stack(rows: list[Matrix]) -> Matrix:
+    if len(rows) == 1:
+        return rows[0]
     if isinstance(rows[0], np.ndarray):
         return np.vstack(rows)
     from scipy import sparse
