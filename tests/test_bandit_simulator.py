@@ -65,7 +65,7 @@ def play(world, policy, method, *, rounds, delay, reward_delay, step, learn_from
     ups, downs = draw_delays(delay, world.clients, rounds, 1, seed)
     late = draw_label_delays(reward_delay, world.clients, rounds, 1, seed)
     versions = {}
-    to_client, to_server = defaultdict(list), defaultdict(list)
+    to_client, to_server, sent = defaultdict(list), defaultdict(list), defaultdict(set)
     actions, rewards = np.empty((2, world.clients, rounds))
     for n in range(rounds):
         for i, client in enumerate(clients):
@@ -81,11 +81,13 @@ def play(world, policy, method, *, rounds, delay, reward_delay, step, learn_from
         for i, s, id_, reward in sorted(to_client.pop(n, [])):
             clients[i].reward(id_, reward)
             arrives = n + ups[i, n]
-            to_server[arrives] += [(i, n, s, upload) for upload in clients[i].uploads()]
-        for *_, upload in sorted(to_server.pop(n, []), key=lambda sent: sent[:3]):
-            server.apply(upload)
+            new = [one for one in clients[i].uploads() if one.ticket.serial not in sent[i]]
+            sent[i] |= {one.ticket.serial for one in new}
+            to_server[arrives] += [(i, n, s, upload) for upload in new]
+        for i, *_, upload in sorted(to_server.pop(n, []), key=lambda sent: sent[:3]):
+            clients[i].confirm(server.apply(upload))
         versions[n + 1] = server.publish()
-    return actions, rewards, server.global_.weights, [client.w_local for client in clients]
+    return actions, rewards, server.w_global, [client.w_local for client in clients]
 
 
 def small_world(kind, seed):
