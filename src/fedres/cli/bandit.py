@@ -11,7 +11,13 @@ if TYPE_CHECKING:
     from fedres.simulation.intervals import Interval
 
 
+# The options of each way to use the command.
+EVALUATE = {"log", "evaluate", "policy", "json"}
+WRITE_LOG = {"write_log", "data", "clients", "rounds", "permute"}
+
+
 def bandit(
+    context: typer.Context,
     data: Annotated[str, typer.Option(help="A data set by name, or synthetic.")] = "digits",
     policy: Annotated[
         str, typer.Option(help="Of epsilon-greedy, squarecb, softmax, greedy; with commas.")
@@ -54,9 +60,11 @@ def bandit(
     if (log is not None) != evaluate:
         raise ValueError("--log and --evaluate go together: give both, or none to simulate")
     if log is not None:
+        _refuse_others(context, "--evaluate takes all it needs from --log", EVALUATE)
         _evaluate(log, choose_policies(names), json)
         return
     if write_log is not None:
+        _refuse_others(context, "--write-log takes what worlds are made of", WRITE_LOG)
         _write_log(data, clients, rounds, permute, write_log)
         return
     if report is None and not json:
@@ -91,6 +99,18 @@ def bandit(
             print(f"Report: {report.resolve()}")
 
 
+def _refuse_others(context: typer.Context, why: str, known: set[str]) -> None:
+    """An option that would be passed over is an error."""
+    given = [
+        name
+        for name in context.params
+        if (source := context.get_parameter_source(name)) and source.name != "DEFAULT"
+    ]
+    if others := [f"--{name.replace('_', '-')}" for name in given if name not in known]:
+        it = "it" if len(others) == 1 else "them"
+        raise ValueError(f"{why}, and not {', '.join(others)}: leave {it} out")
+
+
 def _evaluate(log: Path, policies: "dict[str, Policy]", json: bool) -> None:
     from itertools import product
 
@@ -114,13 +134,16 @@ def _evaluate(log: Path, policies: "dict[str, Policy]", json: bool) -> None:
         print_evaluations(log, found)
         return
     first = found[cells[0]]
-    facts = {"log": str(log), "events": first.events, "left_out": first.left_out}
+    counts = {name: getattr(first, name) for name in ("events", "left_out", "clients")}
+    facts = {"log": str(log), **counts}
     results = [
         {
             "policy": name,
             "method": method,
             **{kind: _plain(getattr(result, kind)) for kind in ("ips", "snips", "dr")},
             "effective": result.effective,
+            "mean_weight": result.mean_weight,
+            "refusal": result.refusal,
         }
         for (name, method), result in found.items()
     ]
@@ -130,7 +153,7 @@ def _evaluate(log: Path, policies: "dict[str, Policy]", json: bool) -> None:
 def _plain(value: "Interval") -> dict[str, float | None]:
     from fedres.simulation.intervals import or_none
 
-    return {"mean": value.mean, "half": or_none(value.half)}
+    return {"mean": or_none(value.mean), "half": or_none(value.half)}
 
 
 def _write_log(data: str, clients: int, rounds: int, differ: bool, path: Path) -> None:
