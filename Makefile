@@ -3,7 +3,7 @@ BIN := .venv/bin
 CORE := .venv/core
 DEV := .venv/dev
 
-.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-coverage bench-kills bench-tables bench-flower
+.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-off-policy bench-kills bench-tables bench-flower
 
 demo: $(CORE)  ## set everything up, compare the three methods on built-in data
 	$(BIN)/fedres compare --report report.html
@@ -30,8 +30,8 @@ bench: $(DEV)  ## speed, as ratios to peers run in the same process
 bench-bandits: $(DEV)  ## rewards and speed of bandits beside Vowpal Wabbit (needs FEDRES_DATA)
 	$(BIN)/python benchmarks/bandits.py
 
-bench-coverage: $(DEV)  ## how often intervals of off-policy estimates cover the truth
-	$(BIN)/python benchmarks/coverage.py
+bench-off-policy: $(DEV)  ## how often intervals of off-policy estimates cover the truth
+	$(BIN)/python benchmarks/off_policy.py
 
 bench-kills: $(DEV)  ## 50 SIGKILLs of a process with 1,000 bandit clients
 	$(BIN)/python benchmarks/kills.py

@@ -168,6 +168,65 @@ def test_estimates_from_a_written_log_cover_the_truth(tmp_path, monkeypatch):
         assert line.rstrip() in table  # what the page shows is what its commands print
 
 
+RATED = ["--client", "user", "--action", "film", "--reward", "stars>=4"]
+
+
+@pytest.fixture
+def ratings(tmp_path, monkeypatch):
+    """Users who like one of two genres each; one rated a film twice, one rated only one film."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = ["user,film,genre,stars"]
+    for user in range(8):
+        for film in rng.permutation(40)[:20]:
+            likes = film % 2 == user % 2
+            genre = "drama" if film % 2 else "comedy"
+            rows.append(f"u{user},f{film},{genre},{4 + rng.integers(2) if likes else 2}")
+    first = rows[1].rsplit(",", 1)[0]
+    rows += [f"{first},1", "lone,f1,drama,5"]
+    (tmp_path / "ratings.csv").write_text("\n".join(rows) + "\n")
+    return ["--table", "ratings.csv", *RATED]
+
+
+def test_a_table_of_ones_own(ratings, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "80")
+    size = ["--rounds", 60, "--seeds", 2, "--delay", 2, "--policy", "squarecb", "--jobs", 1]
+    out = run(*ratings, *size, "--clients", 100)
+    assert "8 clients, 160 rewards. 1 clients with a single action are left out." in out
+    assert re.search(r"film +categories", out)
+    assert "ratings.csv: 8 clients, 60 rounds" in out
+    page = (tmp_path / "bandit.html").read_text()
+    assert "up to 10 of its own rows of ratings.csv" in page
+    assert "--table ratings.csv --client user --action film --reward" in page
+    found = json.loads(run(*ratings, *size, "--offers", 4, "--json"))
+    earned = {one["method"]: one["reward"] for one in found["results"]}
+    assert earned["fedres"] > earned["central"] + 0.1  # tastes differ
+    assert found["points_clients"] == [5, 8]
+
+
+def test_rewards_of_a_table_may_be_numbers(ratings):
+    rated = [*ratings[:-1], "stars"]
+    out = run(*rated, "--rounds", 5, "--seeds", 1, "--policy", "greedy", "--jobs", 1)
+    assert "Rewards from 1 to 5 are 0 to 1." in out
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (["--reward", "genre"], "column 'genre' of ratings.csv has '[a-z]+' and is no number"),
+        (["--reward", "stars>=0"], "every reward in ratings.csv is 1: there is nothing to learn"),
+        (["--action", "title"], "no column 'title' for the action"),
+        (["--client", "who"], "no column 'who' for the client"),
+        (["--data", "digits"], "--table is a world of its own: leave --data out"),
+        (["--offers", "1"], "offers must be at least 2"),
+    ],
+)
+def test_mistakes_with_tables_are_one_sentence(ratings, change, says):
+    message = run(*ratings, *change, "--json", fails=True)
+    assert re.search(says, message)
+    assert "\n" not in message
+
+
 @pytest.mark.parametrize("data", ["synthetic", "digits"])
 def test_recorded_events_are_what_the_run_did(data):
     world = environments(data, differ=True)(3, 0)
@@ -201,10 +260,13 @@ def test_recorded_events_are_what_the_run_did(data):
         (["--evaluate"], "go together"),
         (
             ["--log", "empty.jsonl", "--evaluate", "--data", "letter", "--clients", "3"],
-            "--evaluate takes all it needs from --log, and not --data, --clients: leave them out",
+            "--evaluate takes what it needs from --log: leave --data, --clients out",
         ),
-        (["--log", "empty.jsonl", "--evaluate", "--no-permute"], "and not --permute"),
-        (["--write-log", "new.jsonl", "--policy", "greedy"], "--write-log .* and not --policy"),
+        (["--log", "empty.jsonl", "--evaluate", "--no-permute"], "leave --permute out"),
+        (["--write-log", "new.jsonl", "--policy", "greedy"], "leave --policy out"),
+        (["--client", "user"], "--client is for --table"),
+        (["--table", "absent.csv", *RATED], "there is no file absent.csv"),
+        (["--table", "absent.csv"], "--table needs --client, --action and --reward"),
         (["--log", "absent.jsonl", "--evaluate"], "absent.jsonl"),
         (["--log", "empty.jsonl", "--evaluate"], "empty.jsonl has no events"),
         (["--log", "broken.jsonl", "--evaluate"], "broken.jsonl, line 1 is no event"),

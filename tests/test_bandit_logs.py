@@ -362,15 +362,15 @@ def test_the_model_of_the_reward_never_learns_from_the_event_it_predicts():
 @pytest.mark.parametrize("clients", [20, 1])
 @pytest.mark.parametrize("sharp", [True, False])
 def test_intervals_cover_the_truth(clients, sharp):
-    """A few logs of `make bench-coverage`: three standard errors below 92% they would fail."""
-    refused, covered = load("../benchmarks/coverage").coverage(clients, 400, 0.5, sharp, logs=100)
+    """A few logs of `make bench-off-policy`: three standard errors below 92% they would fail."""
+    refused, covered = load("../benchmarks/off_policy").coverage(clients, 400, 0.5, sharp, logs=100)
     assert refused <= 0.01
     assert (covered > 0.92 - 3 * 0.027).all()
     assert (covered < 1).any()  # wider than they need to be they would always cover
 
 
 def test_thin_logs_are_refused():
-    refused, _ = load("../benchmarks/coverage").coverage(20, 400, 0.05, True, logs=20)
+    refused, _ = load("../benchmarks/off_policy").coverage(20, 400, 0.05, True, logs=20)
     assert refused == 1
 
 

@@ -108,7 +108,7 @@ def estimate(events: Iterable[Event], target: Target, least: float = LEAST) -> E
     least
         There is no estimate from a log that is worth fewer decisions of the target's own. Below
         30, intervals of 95% were seen to cover the truth less often than in 92% of all logs
-        (`benchmarks/coverage.py`).
+        (`benchmarks/off_policy.py`).
 
     Examples
     --------

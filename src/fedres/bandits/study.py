@@ -10,6 +10,7 @@ import numpy as np
 
 from fedres.bandits.by_name import SYNTHETIC, Maker, choose_policies, environments
 from fedres.bandits.policies import Policy
+from fedres.bandits.replay import Replay
 from fedres.bandits.simulator import BanditRun, simulate_bandit
 from fedres.core.steps import Adaptive
 from fedres.core.types import F64, I64
@@ -88,11 +89,12 @@ class Study:
     points_clients: tuple[int, ...]
     points_delay: tuple[int, ...]
     outcomes: dict[Cell, Outcome]
+    offers: int | None = None  # of a table of one's own: how many of a client's rows
 
     @property
     def realizable(self) -> bool:
         """Whether the models can be exactly right."""
-        return self.data == SYNTHETIC
+        return self.data == SYNTHETIC and self.offers is None
 
     def gain_over(self, policy: str, method: Method) -> Interval:
         """Average reward of FedRes less that of another method, paired by seed."""
@@ -157,7 +159,7 @@ class Study:
 
 
 def study(
-    data: str = "digits",
+    data: str | tuple[str, Replay] = "digits",
     policies: Sequence[str] = ("epsilon-greedy", "squarecb", "softmax"),
     *,
     clients: int = 50,
@@ -173,8 +175,9 @@ def study(
     """Run policies with all three methods on the same decisions, one environment a seed.
 
     Every policy and method takes the step sizes of a grid that earn most on two other seeds. Data
-    are those of `environments`, policies those of `choose_policies`; clients, delays and rounds
-    are as in `simulate_bandit`. There are at most five seeds for regret against P and delay.
+    are those of `environments`, or a name and a `Replay`, of whose clients each seed draws some;
+    policies are those of `choose_policies`; clients, delays and rounds are as in
+    `simulate_bandit`. There are at most five seeds for regret against P and delay.
 
     Examples
     --------
@@ -183,7 +186,12 @@ def study(
     On synthetic, FedRes
     """
     at_least_1(rounds=rounds, seeds=seeds, clients=clients)
-    make = environments(data, differ)
+    own = None
+    if isinstance(data, str):
+        make: Maker = environments(data, differ)
+    else:
+        data, own = data
+        make, clients = own.some, min(clients, own.clients)
     with working("loading compiled code (the first time, compiling it)", progress):
         first = make(clients, 0)
         chosen = choose_policies(policies, explore_every, rounds, clients, first.most)
@@ -194,7 +202,8 @@ def study(
     bars = (f"{what} on {data}" if progress else None for what in ("tuning", "deciding"))
     tuned = _tune(make, chosen, cells, clients, partial(play, delay=delay), n_jobs, next(bars))
 
-    points_clients = tuple(sorted({*CLIENTS, clients}))
+    most = np.inf if own is None else own.clients
+    points_clients = tuple(sorted({clients} | {point for point in CLIENTS if point <= most}))
     points_delay = tuple(sorted({delay} | {point for point in DELAYS if point < rounds}))
     checkpoints = np.unique(np.geomspace(1, rounds, 60).round().astype(np.int64))
 
@@ -231,6 +240,7 @@ def study(
     return Study(
         data, differ, chosen, clients, delay, reward_delay, rounds, seeds, checkpoints,
         points_clients, points_delay, {cell: outcome(cell) for cell in cells},
+        None if own is None else own.offers,
     )  # fmt: skip
 
 

@@ -21,13 +21,14 @@ from fedres.simulation.settings import Method
 COLUMNS = ("policy", "method", "reward", "FedRes gains", "regret")
 
 
-def write_study(result: Study, path: Path) -> None:
-    """Write a study as a page that opens offline."""
+def write_study(result: Study, path: Path, again: str | None = None) -> None:
+    """Write a study as a page that opens offline; `again` are the options that name its data."""
     write_page(
         path,
         "bandit.html",
         bandit_figures(result).values(),
         result=result,
+        again=again or f"--data {result.data}",
         columns=[*COLUMNS, *(["regret falls as T^"] if result.realizable else [])],
         rows=_rows(result),
         grid={"etas": ETAS, "local": LOCAL_ETAS, "seeds": TUNING_SEEDS},
@@ -51,7 +52,7 @@ def print_study(result: Study) -> None:
             console.print(fall)
     console.print(
         "Averages of all decisions, with 95% intervals over seeds; gains of FedRes are paired by "
-        "seed. Regret is against the best pair of models.",
+        f"seed. Regret is against the best {'offered' if result.offers else 'pair of models'}.",
         style="dim",
     )
 

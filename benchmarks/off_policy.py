@@ -1,6 +1,6 @@
 """How often 95% intervals of off-policy estimates cover the truth, or estimates are refused.
 
-Run with `make bench-coverage`; about two minutes on one core. Logs of 400 and of 100 decisions, of
+Run with `make bench-off-policy`, about two minutes on one core. Logs of 400 and 100 decisions by
 an epsilon-greedy policy that prefers other actions than the target does, with epsilon 0.5 and
 0.05; sharp targets that always take their best of five actions, and soft ones; 20 clients whose
 tastes differ, drawn anew for each log, and one client. Rewards are 0 or 1, their odds logistic: the
