@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedres.core.quantising import cell_of, middle_of
-from fedres.core.types import F32, F64, Matrix
+from fedres.core.types import F32, Matrix
 
 SCHEMA = 1
 _UPLOAD = struct.Struct("<BBHIII")  # schema, bits (+ 128: sparse), rows, client, round, version
@@ -176,42 +176,6 @@ class GlobalModel:
                 f"global model {version} has a weight that is not finite", "not finite"
             )
         return cls(version, weights, low, high, used)
-
-
-@dataclass(frozen=True, eq=False)
-class ModelUpload:
-    """z = (x^g, x^l, y) of one batch and the local model w_i: what FedRes.ERM sends.
-
-    Attributes
-    ----------
-    client, round
-        Who sends it, and in which of its rounds it was made.
-    x_global, x_local, y
-        A row of each view and a label a sample.
-    weights
-        The local model that made the predictions.
-    """
-
-    client: int
-    round: int
-    x_global: Matrix
-    x_local: Matrix
-    y: F32
-    weights: F64
-
-    def pack(self) -> bytes:
-        """The message as bytes."""
-        from scipy import sparse
-
-        # As an upload without residual, its features the two views side by side.
-        sides = (self.x_global, self.x_local)
-        x = (
-            np.hstack(sides)
-            if all(isinstance(side, np.ndarray) for side in sides)
-            else sparse.csr_array(sparse.hstack(sides, format="csr"))
-        )
-        upload = Upload(self.client, self.round, 0, x, np.zeros_like(self.y), self.y, bits=0)
-        return upload.pack() + self.weights.astype("<f4").tobytes()
 
 
 @dataclass
