@@ -501,6 +501,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 f"{' or classifier' if len(kinds) == 2 else ''} of scikit-learn's kind, "
                 f"not {self.shared!r}"
             )
+        if is_classifier(self.shared) and not hasattr(self.shared, "predict_proba"):
+            raise ValueError(f"shared must have predict_proba, which {self.shared!r} has not")
 
     def _refuse_batch(self) -> None:
         """Refuse to learn row by row what has to be learned from all rows at once."""
