@@ -143,7 +143,10 @@ class ClientState:
                 "change label-low and label-high in the app"
             )
         settings.rule.loss.check(y)
-        return clipped(x_global, settings.feature_limit), x_local, y
+        x_global = clipped(x_global, settings.feature_limit)
+        if not isinstance(x_global, np.ndarray):
+            x_global.sum_duplicates()  # and in rising order, which the server insists on
+        return x_global, x_local, y
 
     def _reply(self, numbers: list[int]) -> Reply:
         outbox = self.memory.outbox

@@ -5,6 +5,7 @@ waited for. What a client is told to be safe is on disk first: a task confirms o
 the checkpoint holds.
 """
 
+import logging
 import time
 import uuid
 from collections import Counter
@@ -27,6 +28,7 @@ from fedres.flower.run_folder import CHECKPOINT, append_log, cut_log
 from fedres.flower.state_files import Arrays, read, write
 from fedres.flower.wire import Reply, Sent, Task
 
+LOG = logging.getLogger("flwr")
 IN_FLIGHT = 2  # messages a node: it has the next one at hand when it is done with one
 FARTHEST = 10_000  # how far ahead of the confirmed uploads a client's counter may be
 
@@ -174,6 +176,8 @@ class ServerState:
         if reply.error:
             self._refuse(member, f"error on the client: {reply.error}")
         for sent in reply.sent:
+            if member.ignored:
+                return
             self._take(reply.client, member, sent)
 
     def _take(self, client: str, member: Member, sent: Sent) -> None:
@@ -191,6 +195,11 @@ class ServerState:
             self._apply(client, member, upload)
         except RefusedError as error:
             self._refuse(member, str(error))
+            return
+        except Exception as error:
+            # Whatever one client's message brings about, the others' run goes on.
+            LOG.exception("fedres: upload %d of %s could not be used", sent.number, client)
+            self._refuse(member, f"error on the server: {type(error).__name__}")
             return
         member.applied += 1
         member.rows += len(upload.y)
@@ -227,7 +236,12 @@ class ServerState:
                 raise RefusedError("model too old")
             flight.seen[:] = linear(upload.x_global, self._old[upload.version], model.constant)
         terms, side = rule.terms(np.ones(1, np.float32)), model.on(view_of(upload.x_global))
-        share = self._jury.apply(model, client, lambda: self._learn(terms, side, flight))
+        before = model.weights.copy(), model.squares.copy(), model.reach
+        try:
+            share = self._jury.apply(model, client, lambda: self._learn(terms, side, flight))
+        except BaseException:
+            model.weights[:], model.squares[:], model.reach = before
+            raise
         self._jury.hear(client, upload)
         member.held_back += share < 1
 

@@ -98,6 +98,6 @@ class Reply:
                 at += size
             if not fine or at != len(body):
                 raise ValueError
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except Exception:  # whatever a stranger's text does to the reader, it is the stranger's
             raise ValueError("the head of a reply is broken") from None
         return cls(client, tuple(sent), done, error)
