@@ -141,20 +141,21 @@ On this machine alone, with Flower's simulation runtime: `fedres flower run . --
 On several machines, each with `pip install 'fedres[flower]'` and, for Flower,
 `export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1`:
 
-On the server (then name it in `~/.flwr/config.toml`: `[superlink.NAME]`, `address = "HOST:8000"`,
-`root-certificates = "ca.crt"`):
+On the server, behind a proxy that lets only the calls of nodes pass (fedres's deploy/nginx.conf:
+anyone who reaches the superlink itself can run apps on it). Name it in `~/.flwr/config.toml`:
+`[superlink.server]`, `address = "localhost:8000"`, `root-certificates = "ca.crt"`.
 
 ```
-flower-superlink --host 0.0.0.0 --port 8000 --database superlink.db \\
+flower-superlink --host 127.0.0.1 --port 8000 --database superlink.db \\
   --ssl-ca-certfile ca.crt --ssl-certfile server.pem --ssl-keyfile server.key \\
   --enable-supernode-auth
-fedres flower run . --superlink NAME
+fedres flower run . --superlink server
 ```
 
-On each client (its key registered before: `flwr supernode register node.pub NAME`):
+On each client (its key registered before: `flwr supernode register node.pub server`):
 
 ```
-flower-supernode --superlink HOST:8000 --root-certificates ca.crt \\
+flower-supernode --superlink HOST:443 --root-certificates ca.crt \\
   --auth-supernode-private-key node --host 127.0.0.1 \\
   --node-config '{data} state="/var/lib/fedres" client="clinic-3"'
 ```
