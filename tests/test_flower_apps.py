@@ -1,5 +1,6 @@
 """Around the logic of a Flower run: rows, apps, the loop over Flower's grid, folders, commands."""
 
+import io
 import json
 import os
 import re
@@ -24,7 +25,9 @@ from fedres.flower import client_app, launch, server_app, slow_client_app
 from fedres.flower.app_folder import digits_settings, read_app, settings_like, write_app
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.digits import tables
+from fedres.flower.flwr_command import Flwr
 from fedres.flower.launch import progress_table, write_report
+from fedres.flower.local_cluster import free_port
 from fedres.flower.memory import STATE, Memory
 from fedres.flower.model_folder import write_global
 from fedres.flower.replay import replay
@@ -450,6 +453,63 @@ def test_launch_says_why_a_run_failed_and_stops_it_on_ctrl_c(tmp_path, shop, mon
     with pytest.raises(KeyboardInterrupt):
         launch.launch(flwr, tmp_path / "app", {})
     assert flwr.stopped == ["1"]
+
+
+def test_launch_outlives_a_superlink_that_gives_no_answer(tmp_path, shop, monkeypatch):
+    monkeypatch.setattr(launch, "LOOK", 0.01)
+    monkeypatch.setattr(launch, "ASK", 0.0)
+    write_app(tmp_path / "app", shop)
+    answers = iter([ValueError("`flwr list` failed: Connection refused"), "running", "finish"])
+
+    def status(flwr):
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        if answer == "finish":
+            state = ServerState(shop, tmp_path / "run")
+            state.reason = "rounds"
+            state.finish()
+        return answer
+
+    told = Console(record=True, quiet=False, file=io.StringIO())
+    launch.launch(FakeFlwr(status), tmp_path / "app", {}, console=told)
+    assert "Connection refused" in told.export_text()
+
+
+def test_launch_gives_up_where_nothing_gives_a_sign_of_life(tmp_path, shop, monkeypatch):
+    for name, seconds in (("LOOK", 0.01), ("ASK", 0.0), ("GIVE_UP", 0.05)):
+        monkeypatch.setattr(launch, name, seconds)
+    write_app(tmp_path / "app", shop)
+
+    def no_answer(_):
+        raise ValueError("`flwr list` failed: Connection refused")
+
+    quiet = Console(quiet=True)
+    with pytest.raises(ValueError, match="go on with --resume"):
+        launch.launch(FakeFlwr(no_answer), tmp_path / "app", {}, console=quiet)
+
+
+@pytest.mark.parametrize(
+    ("printed", "words"),
+    [('{"runs": []}', "does not know run 7"), ("", "answered"), ("{broken", "answered")],
+)
+def test_a_status_that_cannot_be_read_is_one_sentence(monkeypatch, printed, words):
+    monkeypatch.setattr(Flwr, "call", lambda *_: printed)
+    with pytest.raises(ValueError, match=words):
+        Flwr("server").status("7")
+
+
+def test_a_folder_with_the_superlinks_name_is_not_taken_for_an_app(tmp_path, shop, monkeypatch):
+    write_app(tmp_path / "clinics", shop)
+    monkeypatch.chdir(tmp_path)
+    home = tmp_path / "flwr"
+    home.mkdir()
+    (home / "config.toml").write_text(
+        f'[superlink.clinics]\naddress = "127.0.0.1:{free_port()}"\ninsecure = true\n'
+    )
+    # It gets as far as the superlink, which is not there.
+    with pytest.raises(ValueError, match=r"(?i)connect|unavailable|refused"):
+        Flwr("clinics", home).status("7")
 
 
 def test_the_simulation_runtime_needs_data_in_the_app(tmp_path, shop):

@@ -20,6 +20,7 @@ from fedres.report.terminal_table import terminal_table
 
 LOOK = 1.0  # seconds between two looks at the checkpoint
 ASK = 15.0  # seconds between two questions to the superlink, each of which starts a process
+GIVE_UP = 600.0  # seconds in which neither the superlink nor the run gave a sign of life
 
 
 def launch(
@@ -55,7 +56,8 @@ def launch(
 
 
 def _watch(flwr: Flwr, run: str, folder: Path, before: float, console: Console) -> None:
-    asked = time.monotonic()
+    asked = alive = time.monotonic()
+    seen = before
     with Live(console=console, refresh_per_second=2) as live:
         while True:
             time.sleep(LOOK)
@@ -65,8 +67,23 @@ def _watch(flwr: Flwr, run: str, folder: Path, before: float, console: Console) 
                 live.update(progress_table(facts))
                 if facts["reason"]:
                     return
+                if facts["seconds"] > seen:
+                    seen, alive = facts["seconds"], time.monotonic()
             if time.monotonic() - asked > ASK:
-                status, asked = flwr.status(run), time.monotonic()
+                asked = time.monotonic()
+                try:
+                    status = flwr.status(run)
+                except ValueError as error:
+                    # A superlink that was killed comes back; the run may not even have noticed.
+                    console.print(f"The superlink gives no answer: {escape(str(error))[:300]}")
+                    if asked - alive > GIVE_UP:
+                        raise ValueError(
+                            f"neither the superlink nor the run in {folder} has given a sign of "
+                            f"life for {GIVE_UP:.0f} s: start the superlink, then go on with "
+                            "--resume"
+                        ) from None
+                    continue
+                alive = asked
                 if status.startswith("finished") and not (_facts(folder) or {}).get("reason"):
                     words = " ".join(flwr.log(run).split())
                     raise ValueError(f"the run ended early ({status}): {words[-600:]}")
