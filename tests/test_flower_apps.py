@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from fedres.cli.flower import app as commands
 from fedres.core.messages import Upload
-from fedres.flower import client_app, launch, server_app, slow_client_app
+from fedres.flower import client_app, launch, run_folder, server_app, slow_client_app
 from fedres.flower.app_folder import digits_settings, read_app, settings_like, write_app
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.digits import tables
@@ -31,10 +31,9 @@ from fedres.flower.local_cluster import free_port
 from fedres.flower.memory import STATE, Memory
 from fedres.flower.model_folder import write_global
 from fedres.flower.replay import replay
-from fedres.flower.run_folder import CHECKPOINT, read_log
+from fedres.flower.run_folder import read_log, read_run
 from fedres.flower.samples import ROWS, labels, open_source
 from fedres.flower.server_state import ServerState
-from fedres.flower.state_files import read_facts
 from fedres.tables.encoder import Encoder
 from fedres.tables.stored_estimator import load_model
 
@@ -43,6 +42,7 @@ from fedres.tables.stored_estimator import load_model
 def no_wait():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        patch.setattr(run_folder, "SYNCHRONOUS", "OFF")
         patch.setattr(server_app, "PAUSE", 0.0)
         for name in ("run_id", "node_id", "task_id"):  # as in a process that Flower started
             patch.setattr(TaskIdentity, f"_{name}", 1)
@@ -381,8 +381,9 @@ def test_progress_and_report(tmp_path, shop, monkeypatch):
     frame.to_csv(tmp_path / "shops.csv", index=False)
     state = run_in_process(shop, {1: node})
     state.members["north[/] <1>"].refused = {"label": 3}
+    state._changed.add("north[/] <1>")
     state.finish()
-    table = progress_table(read_facts(state.folder / CHECKPOINT))
+    table = progress_table(read_run(state.folder))
     assert table.row_count == 1
     Console(quiet=True).print(table)
     assert [render(cell).plain for cell in table.columns[0].cells] == ["north[/] <1> (done)"]

@@ -11,7 +11,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from fedres.core.messages import Upload
-from fedres.flower import checks
+from fedres.flower import checks, run_folder
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import number_of
 from fedres.flower.server_state import ServerState, TaskUnderWay
@@ -25,6 +25,7 @@ HUGE = "9" * 400
 @pytest.fixture(autouse=True)
 def no_wait_for_the_disk(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(run_folder, "SYNCHRONOUS", "OFF")
 
 
 def a_server(tmp_path, **changes):

@@ -19,11 +19,12 @@ from fedres.core.rule import Rule
 from fedres.core.sgd import ALIGNMENTS, Linear, Many
 from fedres.core.steps import Adaptive
 from fedres.core.views import client_rows
+from fedres.flower import run_folder
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import ClientState, number_of
 from fedres.flower.memory import STATE
 from fedres.flower.row_by_row import apply_rows
-from fedres.flower.run_folder import CHECKPOINT, LOG, read_log
+from fedres.flower.run_folder import CHECKPOINT, read_log, read_run
 from fedres.flower.server_state import ServerState, TaskUnderWay
 from fedres.flower.wire import Reply, Sent, Task
 
@@ -34,6 +35,7 @@ SETTINGS = AppSettings(3, 2, rows_per_message=4, passes=0, rounds=5, feature_lim
 def no_wait_for_the_disk():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        patch.setattr(run_folder, "SYNCHRONOUS", "OFF")
         yield
 
 
@@ -633,14 +635,42 @@ def test_a_run_is_not_overwritten_and_resumes_only_what_is_there(tmp_path):
         ServerState(other, tmp_path / "run")
 
 
-def test_a_log_line_cut_short_by_a_crash_is_dropped(tmp_path):
+def test_a_damaged_checkpoint_is_noticed(tmp_path):
     server, clients = make(tmp_path, "a")
     round_(server, clients)
-    with (tmp_path / "run" / LOG).open("a") as file:
-        file.write('{"client": "a", "num')
-    resumed = ServerState(AppSettings(**{**vars_of(SETTINGS), "resume": True}), tmp_path / "run")
-    assert len(read_log(resumed.folder)) == resumed.version == 2
-    assert (tmp_path / "run" / CHECKPOINT).exists()
+    server._checkpoint.close()
+    path = tmp_path / "run" / CHECKPOINT
+    content, weights = path.read_bytes(), server.global_.weights.tobytes()
+    assert weights in content
+    path.write_bytes(content.replace(weights, weights[:-1] + bytes([weights[-1] ^ 1])))
+    resume = AppSettings(**{**vars_of(SETTINGS), "resume": True})
+    with pytest.raises(ValueError, match=r"a checksum differs.*backup"):
+        ServerState(resume, tmp_path / "run")
+    path.write_bytes(b"junk" * 5000)
+    with pytest.raises(ValueError, match="damaged"):
+        ServerState(resume, tmp_path / "run")
+
+
+def test_a_server_killed_before_its_first_checkpoint_begins_again(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / CHECKPOINT).write_bytes(b"")
+    server, clients = make(tmp_path, "a")
+    round_(server, clients)
+    assert read_run(tmp_path / "run")["version"] == len(read_log(tmp_path / "run")) == 2
+
+
+def test_the_cost_of_a_reply_is_that_of_its_client_alone(tmp_path, monkeypatch):
+    server, clients = make(tmp_path)
+    for _ in range(2):
+        round_(server, clients)
+    saved = []
+    monkeypatch.setattr(server._checkpoint, "save", lambda *parts: saved.append(parts))
+    (_, task) = server.tasks([1])[0]
+    server.receive(task.task, *clients[1].work(task).pack())
+    server.save()
+    _, _, members, lines, _, _ = saved[-1]
+    assert list(members) == ["b"]
+    assert len(lines) == 1
 
 
 @pytest.mark.parametrize(

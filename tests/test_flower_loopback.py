@@ -22,9 +22,8 @@ from fedres.flower.launch import launch, launch_here, write_report
 from fedres.flower.local_cluster import Cluster, Tls, free_port
 from fedres.flower.memory import STATE, Memory
 from fedres.flower.replay import replay, unused
-from fedres.flower.run_folder import CHECKPOINT, read_log
+from fedres.flower.run_folder import holds_run, read_log, read_run
 from fedres.flower.samples import ROWS, StoredSource
-from fedres.flower.state_files import read_facts
 from fedres.tables.stored_estimator import load_model
 
 PATIENCE = 400.0  # seconds: generous, as other work may keep the machine busy
@@ -75,8 +74,8 @@ def until(condition, what):
 
 
 def applied(folder, clinic):
-    path = folder / "run" / CHECKPOINT
-    members = read_facts(path)["members"] if path.exists() else {}
+    run = folder / "run"
+    members = read_run(run)["members"] if holds_run(run) else {}
     return members.get(f"clinic-{clinic}", {"applied": 0})["applied"]
 
 
@@ -97,11 +96,11 @@ def test_killed_nodes_and_a_killed_server_lose_nothing_and_count_nothing_twice(t
         assert after.position == 20 * after.next > before.position
 
         cluster.kill("superlink")
-        used = read_facts(tmp_path / "run" / CHECKPOINT)["version"]
+        used = read_run(tmp_path / "run")["version"]
         cluster.start_superlink()
         launch(cluster.flwr, tmp_path / "app", {"resume": True, "rounds": 5}, console=QUIET)
 
-    facts, lines = read_facts(tmp_path / "run" / CHECKPOINT), read_log(tmp_path / "run")
+    facts, lines = read_run(tmp_path / "run"), read_log(tmp_path / "run")
     assert facts["reason"] == "rounds"
     assert facts["version"] == len(lines) > used
     pairs = [(line["client"], line["number"]) for line in lines]
@@ -183,7 +182,7 @@ def test_the_gate_lets_in_the_calls_of_registered_nodes_and_nothing_else(tmp_pat
         )
     refusal = (tmp_path / "cluster" / "clinic-1.log").read_text(errors="replace")
     assert "Failed to activate SuperNode" in refusal
-    assert list(read_facts(tmp_path / "run" / CHECKPOINT)["members"]) == ["clinic-0"]
+    assert list(read_run(tmp_path / "run")["members"]) == ["clinic-0"]
     assert not (tmp_path / "state" / "clinic-1" / STATE).exists()
 
 
@@ -284,7 +283,7 @@ def test_the_simulation_runtime_runs_the_same_app(tmp_path):
     app = tmp_path / "app-here"
     write_app(app, replace(settings, data=str(tmp_path / "all.csv"), client_column="clinic"))
     launch_here(app, {"folder": str(tmp_path / "here"), "rounds": 2}, nodes=3)
-    members = read_facts(tmp_path / "here" / CHECKPOINT)["members"]
+    members = read_run(tmp_path / "here")["members"]
     assert sorted(members) == ["client-0", "client-1", "client-2"]
     assert all(member["applied"] and not member["refused"] for member in members.values())
 

@@ -14,12 +14,12 @@ from rich.table import Table
 from fedres.flower.app_folder import read_app
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.flwr_command import Flwr
-from fedres.flower.run_folder import CHECKPOINT, read_log
-from fedres.flower.state_files import read_facts
+from fedres.flower.run_folder import holds_run, read_log, read_run
 from fedres.report.terminal_table import terminal_table
 
 LOOK = 1.0  # seconds between two looks at the checkpoint
 ASK = 15.0  # seconds between two questions to the superlink, each of which starts a process
+SHOWN = 40  # clients at most, in the terminal
 GIVE_UP = 600.0  # seconds in which neither the superlink nor the run gave a sign of life
 
 
@@ -38,14 +38,14 @@ def launch(
     settings = replace(settings, **{name.replace("-", "_"): v for name, v in overrides.items()})
     settings = replace(settings, folder=str(Path(settings.folder).resolve()))
     folder = Path(settings.folder)
-    there = (folder / CHECKPOINT).exists()
+    there = holds_run(folder)
     if there and not settings.resume:
         raise ValueError(
             f"{folder} holds a run: go on with --resume, or name another folder with --out"
         )
     if settings.resume and not there:
         raise ValueError(f"there is no run in {folder}: leave out --resume")
-    before = read_facts(folder / CHECKPOINT)["seconds"] if there else -1.0
+    before = read_run(folder, 0)["seconds"] if there else -1.0
     run = flwr.run(app, {**overrides, "folder": settings.folder}, options)
     try:
         _watch(flwr, run, folder, before, console or Console())
@@ -90,8 +90,7 @@ def _watch(flwr: Flwr, run: str, folder: Path, before: float, console: Console) 
 
 
 def _facts(folder: Path) -> dict[str, Any] | None:
-    path = folder / CHECKPOINT
-    return read_facts(path) if path.exists() else None
+    return read_run(folder, SHOWN) if holds_run(folder) else None
 
 
 def progress_table(facts: Mapping[str, Any]) -> Table:
@@ -105,6 +104,8 @@ def progress_table(facts: Mapping[str, Any]) -> Table:
         rows.append([*row, str(sum(member["refused"].values()))])
     columns = ("client", "uploads", "rows", "loss", "rounds late", "seen", "refused")
     title = f"Round {facts['rounds']:.1f}, {facts['seconds']:.0f} s"
+    if (more := facts["clients"] - len(rows)) > 0:
+        title += f"; {more:,} more clients"
     return terminal_table(columns, rows, ("client",), title=title)
 
 
@@ -114,7 +115,7 @@ def write_report(folder: Path, settings: AppSettings) -> Path:
 
     page = folder / "report.html"
     described = {k: v for k, v in settings.to_config().items() if k not in ("features", "resume")}
-    write_run(read_facts(folder / CHECKPOINT), read_log(folder), described, page)
+    write_run(read_run(folder), read_log(folder), described, page)
     return page
 
 

@@ -8,9 +8,9 @@ the checkpoint holds.
 import logging
 import time
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,9 +23,9 @@ from fedres.core.sgd import Linear, Many
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.checks import RefusedError, checked
 from fedres.flower.jury import Jury
+from fedres.flower.member import Member
 from fedres.flower.row_by_row import apply_rows
-from fedres.flower.run_folder import CHECKPOINT, append_log, cut_log
-from fedres.flower.state_files import Arrays, read, write
+from fedres.flower.run_folder import Checkpoint, holds_run
 from fedres.flower.wire import Reply, Sent, Task
 
 LOG = logging.getLogger("flwr")
@@ -38,37 +38,6 @@ class TaskUnderWay(NamedTuple):
 
     node: int
     size: int
-
-
-@dataclass
-class Member:
-    """What the server knows of a client."""
-
-    confirmed: int = 0  # uploads below this number have come,
-    beyond: list[int] = field(default_factory=list)  # and these
-    applied: int = 0  # uploads used
-    repeated: int = 0  # uploads that came again and changed nothing
-    rows: int = 0  # used
-    loss: float = 0.0  # mean progressive loss of its newest upload, as it says
-    lag: float = 0.0  # rounds from the model that its newest upload was made with to the one it met
-    last_seen: float = 0.0
-    bytes_up: int = 0
-    bytes_down: int = 0
-    refused: dict[str, int] = field(default_factory=dict)  # uploads by reason
-    ignored: bool = False
-    done: bool = False
-    held_back: int = 0  # uploads that the other clients' rows spoke against, see `jury`
-
-    def has(self, number: int) -> bool:
-        """Whether that upload has come."""
-        return number < self.confirmed or number in self.beyond
-
-    def note(self, number: int) -> None:
-        """Remember that an upload has come."""
-        self.beyond.append(number)
-        while self.confirmed in self.beyond:
-            self.beyond.remove(self.confirmed)
-            self.confirmed += 1
 
 
 class ServerState:
@@ -98,16 +67,27 @@ class ServerState:
         self._names: dict[int, str] = {}
         self._bad_nodes: Counter[int] = Counter()
         self._old = {0: self.global_.weights.copy()}
+        self._kept = -1  # the newest version that the checkpoint holds
         self._jury = Jury(settings.rule.loss)
-        self._losses: list[tuple[float, float]] = []
-        self._news: list[dict[str, Any]] = []
+        self._losses: deque[tuple[float, float]] = deque()
+        self._sum = 0.0  # of these losses
+        self._news: dict[int, dict[str, Any]] = {}
+        self._changed: set[str] = set()
+        # Members who are not ignored: those with rows to come, and those without.
+        self._working: set[str] = set()
+        self._done: set[str] = set()
         self._alive = 1
         self._dirty = True
+        if settings.resume != holds_run(folder):
+            raise ValueError(
+                f"there is no checkpoint in {folder}: run without --resume"
+                if settings.resume
+                else f"{folder} holds a run: resume it, or name another folder"
+            )
         folder.mkdir(parents=True, exist_ok=True)
+        self._checkpoint = Checkpoint(folder)
         if settings.resume:
             self._load()
-        elif (folder / CHECKPOINT).exists():
-            raise ValueError(f"{folder} holds a run: resume it, or name another folder")
         self._began = clock()
 
     @property
@@ -120,7 +100,10 @@ class ServerState:
         self.save()
         online = list(nodes)
         self.keep_only(online)
-        busy = Counter(flight.node for flight in self.flights.values())
+        under_way = defaultdict(list)
+        for name, flight in self.flights.items():
+            under_way[flight.node].append(name)
+        model = GlobalModel(self.version, self.global_.weights, *self.global_.reach).pack(0)
         new = []
         self._alive = 0
         for node in online:
@@ -131,16 +114,14 @@ class ServerState:
                 self._alive += 1
             elif not last:
                 continue
-            new += [self._task(node, member, last) for _ in range(last or IN_FLIGHT - busy[node])]
+            have, also = (member.confirmed, tuple(member.beyond)) if member else (0, ())
+            waiting = under_way[node]
+            for _ in range(last or IN_FLIGHT - len(waiting)):
+                task = Task(self.session, uuid.uuid4().hex, model, have, also, tuple(waiting), last)
+                self.flights[task.task] = TaskUnderWay(node, len(model))
+                waiting.append(task.task)
+                new.append((node, task))
         return new
-
-    def _task(self, node: int, member: Member | None, last: bool) -> tuple[int, Task]:
-        model = GlobalModel(self.version, self.global_.weights, *self.global_.reach).pack(0)
-        waiting = tuple(task for task, flight in self.flights.items() if flight.node == node)
-        have, also = (member.confirmed, tuple(member.beyond)) if member else (0, ())
-        task = Task(self.session, uuid.uuid4().hex, model, have, also, waiting, last)
-        self.flights[task.task] = TaskUnderWay(node, len(task.model))
-        return node, task
 
     def keep_only(self, nodes: Iterable[int]) -> None:
         """Wait no more for nodes that are gone; what they did, they will send again."""
@@ -177,8 +158,16 @@ class ServerState:
             self._refuse(member, f"error on the client: {reply.error}")
         for sent in reply.sent:
             if member.ignored:
-                return
+                break
             self._take(reply.client, member, sent)
+        self._note_change(reply.client, member)
+
+    def _note_change(self, client: str, member: Member) -> None:
+        self._changed.add(client)
+        self._working.discard(client)
+        self._done.discard(client)
+        if not member.ignored:
+            (self._done if member.done else self._working).add(client)
 
     def _take(self, client: str, member: Member, sent: Sent) -> None:
         if member.has(sent.number):
@@ -212,20 +201,18 @@ class ServerState:
             self._old[self.version] = self.global_.weights.copy()
             self._old.pop(self.version - self.settings.history - 1, None)
         self._watch(sent.loss)
-        self._news.append(
-            {
-                "client": client,
-                "number": sent.number,
-                "made_with": upload.version,
-                "made": self.version,
-                "rows": len(upload.y),
-                "loss": sent.loss,
-                "lag": round(member.lag, 4),
-                "bytes": len(sent.upload),
-                "round": round(self.rounds, 4),
-                "seconds": round(self.seconds, 3),
-            }
-        )
+        self._news[self.version] = {
+            "client": client,
+            "number": sent.number,
+            "made_with": upload.version,
+            "made": self.version,
+            "rows": len(upload.y),
+            "loss": sent.loss,
+            "lag": round(member.lag, 4),
+            "bytes": len(sent.upload),
+            "round": round(self.rounds, 4),
+            "seconds": round(self.seconds, 3),
+        }
 
     def _apply(self, client: str, member: Member, upload: Upload) -> None:
         """Step along the rows, one after the other; nothing changes if that is impossible."""
@@ -252,9 +239,10 @@ class ServerState:
     def _watch(self, loss: float) -> None:
         """The mean loss over the last round, and when it was lowest."""
         self._losses.append((self.rounds, loss))
+        self._sum += loss
         while self._losses[0][0] <= self.rounds - 1:
-            self._losses.pop(0)
-        mean = float(np.mean([loss for _, loss in self._losses]))
+            self._sum -= self._losses.popleft()[1]
+        mean = self._sum / len(self._losses)
         if mean < self.best:
             self.best, self.best_round = mean, self.rounds
 
@@ -267,8 +255,7 @@ class ServerState:
             return "seconds"
         if settings.patience and self.rounds - self.best_round >= settings.patience:
             return "no improvement"
-        active = [member for member in self.members.values() if not member.ignored]
-        if active and all(member.done for member in active):
+        if self._done and not self._working:
             return "no more rows"
         return None
 
@@ -278,31 +265,28 @@ class ServerState:
         self.save()
 
     def save(self) -> None:
-        """Bring all that came since the last time to the disk: the log first, then the state."""
+        """Bring all that came since the last time to the disk."""
         if not self._dirty:
             return
-        append_log(self.folder, self._news)
-        self._news = []
         facts = {
             "reason": self.reason if self._finished else "",
             **{name: getattr(self, name) for name in ("session", "version", "rounds", "seconds")},
             "range": list(self.global_.reach),
             "best": [self.best, self.best_round],
             "strangers": dict(self.strangers),
-            "members": {name: asdict(member) for name, member in self.members.items()},
-            "old": list(self._old) if self.settings.rule.looks_back else [],
+            "clients": len(self.members),
         }
-        arrays: Arrays = {"weights": self.global_.weights, "squares": self.global_.squares}
-        if facts["old"]:
-            arrays["old"] = np.stack(list(self._old.values()))
-        write(self.folder / CHECKPOINT, facts, arrays)
-        self._dirty = False
+        arrays = {"weights": self.global_.weights, "squares": self.global_.squares}
+        changed = {name: asdict(self.members[name]) for name in self._changed}
+        old, oldest = {}, 0
+        if self.settings.rule.looks_back:
+            old = {version: self._old[version] for version in self._old if version > self._kept}
+            oldest = min(self._old)
+        self._checkpoint.save(facts, arrays, changed, self._news, old, oldest)
+        self._news, self._changed, self._kept, self._dirty = {}, set(), self.version, False
 
     def _load(self) -> None:
-        path = self.folder / CHECKPOINT
-        if not path.exists():
-            raise ValueError(f"there is no checkpoint in {self.folder}: run without --resume")
-        facts, arrays = read(path)
+        facts, arrays, old = self._checkpoint.load()
         if arrays["weights"].shape != self.global_.weights.shape:
             raise ValueError(
                 f"the checkpoint in {self.folder} has {arrays['weights'].size} weights, and the "
@@ -315,7 +299,8 @@ class ServerState:
         )
         self.best, self.best_round = facts["best"]
         self.strangers = Counter(facts["strangers"])
-        self.members = {name: Member(**values) for name, values in facts["members"].items()}
-        if facts["old"]:
-            self._old = dict(zip(facts["old"], arrays["old"], strict=True))
-        cut_log(self.folder, self.version)
+        for name, values in facts["members"].items():
+            self.members[name] = Member(**values)
+            self._note_change(name, self.members[name])
+        self._changed.clear()
+        self._old, self._kept = old or self._old, self.version
