@@ -406,6 +406,43 @@ def test_stops_without_improvement(tmp_path):
     assert server.rounds - server.best_round >= 3
 
 
+def test_a_client_that_vanished_is_waited_for_only_so_long(tmp_path):
+    settings = AppSettings(**(vars_of(SETTINGS) | {"rounds": 20, "passes": 1}))
+    now = [0.0]
+    _, clients = make(tmp_path, "abc", settings, passes=1)
+    server = ServerState(settings, tmp_path / "timed", clock=lambda: now[0])
+    round_(server, clients)
+    vanished = clients.pop(2)
+    while server._working != {"c"}:
+        round_(server, clients)
+    assert server.tasks(clients) == []
+    assert server.finished() is None
+    now[0] = 599.0
+    assert server.finished() is None
+    clients[2] = vanished
+    round_(server, clients)
+    del clients[2]
+    now[0] = 1100.0
+    assert server.finished() is None  # it was there again
+    now[0] = 1200.0
+    assert server.finished() == "no more rows of those who are there"
+    server.reason = server.finished()
+    server.finish()
+    assert read_run(server.folder)["absent"] == ["c"]
+
+
+def test_a_run_whose_clients_all_vanish_ends(tmp_path):
+    now = [0.0]
+    _, clients = make(tmp_path, "ab")
+    server = ServerState(SETTINGS, tmp_path / "timed", clock=lambda: now[0])
+    assert server.finished() is None
+    now[0] = 1e6  # nobody has come yet: that is no reason
+    assert server.finished() is None
+    round_(server, clients)
+    now[0] += 601
+    assert server.finished() == "everyone is absent"
+
+
 # Defence
 
 

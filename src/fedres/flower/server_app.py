@@ -40,7 +40,10 @@ def serve(grid: Grid, state: ServerState) -> None:
         post.send()
         time.sleep(PAUSE)
         post.collect()
-    logging.getLogger("flwr").info("fedres: stopped (%s) after round %.1f", reason, state.rounds)
+    log = logging.getLogger("flwr")
+    log.info("fedres: stopped (%s) after round %.1f", reason, state.rounds)
+    if absent := state.absent():
+        log.warning("fedres: not waited for, as absent: %s", ", ".join(absent))
     post.send(last=True)
     until = time.monotonic() + FAREWELL
     while state.flights and time.monotonic() < until:

@@ -43,12 +43,12 @@ class TaskUnderWay(NamedTuple):
 class ServerState:
     """A server between two messages.
 
-    `settings.resume` goes on from the checkpoint in the folder; `clock` gives seconds, for what
-    reports show and for the stop after a time.
+    `settings.resume` goes on from the checkpoint in the folder; `clock` gives seconds that only
+    ever grow, for the stop after a time and for who is absent.
     """
 
     def __init__(
-        self, settings: AppSettings, folder: Path, clock: Callable[[], float] = time.time
+        self, settings: AppSettings, folder: Path, clock: Callable[[], float] = time.monotonic
     ) -> None:
         # Compiled code takes a moment to load, which a client need not wait for.
         from fedres.core.compiled import compiled
@@ -76,6 +76,7 @@ class ServerState:
         # Members who are not ignored: those with rows to come, and those without.
         self._working: set[str] = set()
         self._done: set[str] = set()
+        self._present: dict[str, float] = {}  # when the node of a member was there last
         self._alive = 1
         self._dirty = True
         if settings.resume != holds_run(folder):
@@ -101,13 +102,15 @@ class ServerState:
         online = list(nodes)
         self.keep_only(online)
         under_way = defaultdict(list)
-        for name, flight in self.flights.items():
-            under_way[flight.node].append(name)
+        for sent, flight in self.flights.items():
+            under_way[flight.node].append(sent)
         model = GlobalModel(self.version, self.global_.weights, *self.global_.reach).pack(0)
         new = []
         self._alive = 0
         for node in online:
-            member = self.members.get(self._names.get(node, ""))
+            name = self._names.get(node, "")
+            member = self.members.get(name)
+            self._present[name] = self.clock()
             if self._bad_nodes[node] >= self.settings.refusals or (member and member.ignored):
                 continue
             if not (member and member.done):
@@ -151,7 +154,7 @@ class ServerState:
         member = self.members.setdefault(reply.client, Member())
         if member.ignored:
             return
-        member.last_seen = self.clock()
+        member.last_seen = time.time()
         member.bytes_down += flight.size
         member.done = reply.done and not reply.sent
         if reply.error:
@@ -257,7 +260,17 @@ class ServerState:
             return "no improvement"
         if self._done and not self._working:
             return "no more rows"
+        if self._working and all(map(self._absent, self._working)):
+            return "no more rows of those who are there" if self._done else "everyone is absent"
         return None
+
+    def _absent(self, client: str) -> bool:
+        last = self._present.get(client, self._began)
+        return self.clock() - last > self.settings.absent_after
+
+    def absent(self) -> list[str]:
+        """Clients with rows to come who are not there and are not waited for."""
+        return sorted(filter(self._absent, self._working))
 
     def finish(self) -> None:
         """Close the run: from now on its folder is complete."""
@@ -275,6 +288,7 @@ class ServerState:
             "best": [self.best, self.best_round],
             "strangers": dict(self.strangers),
             "clients": len(self.members),
+            "absent": self.absent() if self._finished else [],
         }
         arrays = {"weights": self.global_.weights, "squares": self.global_.squares}
         changed = {name: asdict(self.members[name]) for name in self._changed}
