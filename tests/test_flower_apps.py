@@ -28,7 +28,7 @@ from fedres.flower.digits import tables
 from fedres.flower.flwr_command import Flwr
 from fedres.flower.launch import progress_table, write_report
 from fedres.flower.local_cluster import free_port
-from fedres.flower.memory import STATE, Memory
+from fedres.flower.memory import Memory
 from fedres.flower.model_folder import write_global
 from fedres.flower.replay import replay
 from fedres.flower.run_folder import read_log, read_run
@@ -147,6 +147,23 @@ def test_a_client_that_a_table_does_not_know(tmp_path, shop):
 def test_a_class_that_the_app_does_not_know():
     with pytest.raises(ValueError, match="'maybe'"):
         labels(AppSettings(1, 1, negative="no", positive="yes"), ["yes", "maybe"])
+
+
+def test_labels_are_the_same_however_they_are_written():
+    settings = AppSettings(1, 1, negative="0", positive="1")
+    for y in ([0, 1], [0.0, 1.0], ["0", "1.0"], np.array([0, 1], np.float32)):
+        assert labels(settings, y).tolist() == [-1, 1]
+    words = AppSettings(1, 1, negative="01", positive="1")
+    assert labels(words, ["01", "1"]).tolist() == [-1, 1]
+
+
+@pytest.mark.parametrize("damage", [b"", b"junk", None])
+def test_damaged_rows_are_made_again(tmp_path, shop, damage):
+    node = {"data": str(tmp_path / "shops.csv")}
+    whole = open_source(shop, node, "north", tmp_path).take(0, 30)[2]
+    content = (tmp_path / ROWS).read_bytes()
+    (tmp_path / ROWS).write_bytes(content[:-40] if damage is None else damage)
+    np.testing.assert_array_equal(open_source(shop, node, "north", tmp_path).take(0, 30)[2], whole)
 
 
 # Apps
@@ -347,10 +364,10 @@ def test_words_of_errors_stay_on_the_client(tmp_path, shop, caplog):
     frame.loc[3, "sales"] = 1e9
     frame.to_csv(tmp_path / "bad.csv", index=False)
     node = {"data": str(tmp_path / "bad.csv"), "state": str(tmp_path), "client": "north"}
-    state = run_in_process(replace(shop, refusals=2, seconds=1, passes=0), {1: node})
-    assert state.members["north"].refused == {"error on the client: ValueError": 2}
-    assert state.members["north"].ignored
-    assert not (tmp_path / "north" / STATE).exists()
+    state = run_in_process(replace(shop, seconds=1, passes=0), {1: node})
+    assert state.members["north"].faults["ValueError"] >= 2
+    assert "1000000000" not in json.dumps(read_run(state.folder))
+    assert Memory.load(tmp_path / "north", "north", shop).position == 0
 
 
 def test_a_node_without_a_state_folder_says_so(tmp_path, shop):

@@ -24,7 +24,7 @@ from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import ClientState, number_of
 from fedres.flower.memory import STATE
 from fedres.flower.row_by_row import apply_rows
-from fedres.flower.run_folder import CHECKPOINT, read_log, read_run
+from fedres.flower.run_folder import CHECKPOINT, give_order, read_log, read_run
 from fedres.flower.server_state import ServerState, TaskUnderWay
 from fedres.flower.wire import Reply, Sent, Task
 
@@ -547,11 +547,93 @@ def test_a_node_cannot_take_many_names(tmp_path):
     assert server.strangers == {"changed its name": 1}
 
 
-def test_errors_on_a_client_are_counted_in_the_end_ignored(tmp_path):
+def test_faults_of_a_client_make_it_rest_and_nothing_more(tmp_path):
+    now = [0.0]
+    _, clients = make(tmp_path, "ab")
+    server = ServerState(SETTINGS, tmp_path / "timed", clock=lambda: now[0])
+    round_(server, clients)
+    waits = []
+    for _ in range(40):  # a full disk, for hours
+        for _, task in server.tasks([0]):
+            server.receive(task.task, *Reply("a", error="OSError").pack())
+        assert server.tasks([0]) == []
+        began = now[0]
+        while not server.tasks([0]):
+            now[0] += 1
+        server.flights.clear()
+        waits.append(now[0] - began)
+    assert waits[0] < waits[2] < waits[4]
+    assert max(waits) <= 300
+    member = server.members["a"]
+    assert (member.ignored, member.refused, member.strikes) == (False, {}, 0)
+    assert member.faults["OSError"] >= 40
+    used = member.applied
+    round_(server, clients)  # there is room on the disk again
+    assert member.applied > used
+    assert len(server.tasks([0])) == 2
+
+
+def test_a_client_with_lasting_faults_does_not_hold_up_the_end(tmp_path):
+    settings = AppSettings(**(vars_of(SETTINGS) | {"rounds": 0, "passes": 1}))
+    now = [0.0]
+    _, clients = make(tmp_path, "ab", settings, passes=1)
+    server = ServerState(settings, tmp_path / "timed", clock=lambda: now[0])
+    while not server.finished() and now[0] < 5000:
+        for node, task in server.tasks(clients):
+            reply = Reply("b", error="OSError") if node else clients[0].work(task)
+            server.receive(task.task, *reply.pack())
+        now[0] += 10
+    assert server.finished() == "no more rows of those who are there"
+    assert server.absent() == ["b"]
+
+
+def test_a_task_that_a_process_died_of_is_not_sent_again_at_once(tmp_path):
     server, _ = make(tmp_path, "a")
-    while server.tasks([0]) or server.flights:
-        server.receive(next(iter(server.flights)), *Reply("a", error="ValueError").pack())
-    assert server.members["a"].refused == {"error on the client: ValueError": 20}
+    for _, task in server.tasks([0]):
+        server.failed(task.task)
+    assert server.tasks([0]) == []
+
+
+def test_refusals_are_forgotten_by_good_work(tmp_path):
+    server, _ = make(tmp_path, "a")
+    for number in range(1000):
+        sent = Sent(number, 0.1, upload(number) if number % 20 else upload(number)[:-1])
+        server.flights["t"] = TaskUnderWay(0, 32)
+        server.receive("t", *Reply("a", (sent,)).pack())
+    assert server.members["a"].refused == {"wrong size": 50}
+    assert not server.members["a"].ignored
+
+
+def test_forgiven_clients_are_heard_again_and_removed_ones_no_more(tmp_path):
+    server, clients = make(tmp_path, "ab")
+    round_(server, clients)
+    server.members["a"].strikes, server.members["a"].ignored = 20.0, True
+    server._note_change("a", server.members["a"])
+    server.save()
+    give_order(tmp_path / "run", "forgive", "a")
+    give_order(tmp_path / "run", "remove", "b")
+    used = {name: member.applied for name, member in server.members.items()}
+    for _ in range(2):
+        round_(server, clients)
+    assert server.members["a"].applied > used["a"]
+    assert server.members["b"].applied == used["b"]
+    # Orders are carried out once, and hold through a resume.
+    resume = AppSettings(**{**vars_of(SETTINGS), "resume": True})
+    resumed = ServerState(resume, tmp_path / "run")
+    assert resumed._checkpoint.orders() == []
+    assert [resumed.members[name].ignored for name in "ab"] == [False, True]
+    with pytest.raises(ValueError, match="knows no client 'z', but a, b"):
+        give_order(tmp_path / "run", "forgive", "z")
+
+
+def test_a_changed_byte_of_a_state_is_noticed(tmp_path):
+    server, clients = make(tmp_path, "a")
+    round_(server, clients)
+    path = clients[0].folder / STATE
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(ValueError, match=r"checksum differs.*empty local model"):
+        restarted(clients[0], tmp_path)
 
 
 @pytest.mark.parametrize("attack", ["flipped labels", "steepest", "all features", "against"])
@@ -705,7 +787,7 @@ def test_the_cost_of_a_reply_is_that_of_its_client_alone(tmp_path, monkeypatch):
     (_, task) = server.tasks([1])[0]
     server.receive(task.task, *clients[1].work(task).pack())
     server.save()
-    _, _, members, lines, _, _ = saved[-1]
+    _, _, members, lines, *_ = saved[-1]
     assert list(members) == ["b"]
     assert len(lines) == 1
 

@@ -97,6 +97,36 @@ def run(
 
 
 @app.command()
+def forgive(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    client: Annotated[str, typer.Argument(help="The client's name.")],
+) -> None:
+    """Hear a client again that is ignored, after too many refusals or removed.
+
+    Example: fedres flower forgive run clinic-3
+    """
+    from fedres.flower.run_folder import give_order
+
+    give_order(run, "forgive", client)
+    print(f"{client} is heard again, at once or when the run is resumed.")
+
+
+@app.command()
+def remove(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    client: Annotated[str, typer.Argument(help="The client's name.")],
+) -> None:
+    """Ignore a client from now on; what the global model has learned from it stays.
+
+    Example: fedres flower remove run clinic-3
+    """
+    from fedres.flower.run_folder import give_order
+
+    give_order(run, "remove", client)
+    print(f"{client} is ignored, at once or when the run is resumed.")
+
+
+@app.command()
 def demo(
     rounds: Annotated[int, typer.Option(help="Stop after so many.")] = 8,
     report: Annotated[Path, typer.Option(help="Where to leave the report.")] = Path(

@@ -101,8 +101,9 @@ def progress_table(facts: Mapping[str, Any]) -> Table:
         row = [escape(name + state), str(member["applied"]), f"{member['rows']:,}"]
         row += [f"{member['loss']:.4f}", f"{member['lag']:.1f}"]
         row += [f"{time.time() - member['last_seen']:.0f} s ago"]
-        rows.append([*row, str(sum(member["refused"].values()))])
-    columns = ("client", "uploads", "rows", "loss", "rounds late", "seen", "refused")
+        counts = (sum(member[what].values()) for what in ("refused", "faults"))
+        rows.append([*row, *map(str, counts)])
+    columns = ("client", "uploads", "rows", "loss", "late", "seen", "refused", "faults")
     title = f"Round {facts['rounds']:.1f}, {facts['seconds']:.0f} s"
     if (more := facts["clients"] - len(rows)) > 0:
         title += f"; {more:,} more clients"

@@ -18,6 +18,8 @@ class Member:
     bytes_up: int = 0
     bytes_down: int = 0
     refused: dict[str, int] = field(default_factory=dict)  # uploads by reason
+    strikes: float = 0.0  # refusals, less a tenth for every upload used since
+    faults: dict[str, int] = field(default_factory=dict)  # errors of its own, by kind
     ignored: bool = False
     done: bool = False
     held_back: int = 0  # uploads that the other clients' rows spoke against, see `jury`

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,10 +23,21 @@ TABLES = """
 CREATE TABLE IF NOT EXISTS run (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS members (name TEXT PRIMARY KEY, facts TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS applied (made INTEGER PRIMARY KEY, line TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS orders (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, what TEXT NOT NULL, client TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS old (version INTEGER PRIMARY KEY, weights BLOB NOT NULL);
 """
 Line = dict[str, Any]
 Facts = dict[str, Any]
+
+
+class Order(NamedTuple):
+    """What an operator wants the server to do about a client: forgive, or remove."""
+
+    id: int
+    what: str
+    client: str
 
 
 class Checkpoint:
@@ -60,10 +71,11 @@ class Checkpoint:
         lines: Mapping[int, Line] | None = None,
         old: Mapping[int, F32] | None = None,
         oldest: int = 0,
+        obeyed: int = 0,
     ) -> None:
         """Bring all of it to the disk; of members, lines and old models those that are new.
 
-        Old models before `oldest` are dropped.
+        Old models before `oldest` are dropped, and orders up to the one that was obeyed.
         """
         values = {name: array.tobytes() for name, array in arrays.items()}
         sums = {name: zlib.crc32(value) for name, value in values.items()}
@@ -85,10 +97,16 @@ class Checkpoint:
                 [(version, weights.tobytes()) for version, weights in (old or {}).items()],
             )
             connection.execute("DELETE FROM old WHERE version < ?", (oldest,))
+            connection.execute("DELETE FROM orders WHERE id <= ?", (obeyed,))
             connection.execute("COMMIT")
         except BaseException:
             connection.execute("ROLLBACK")
             raise
+
+    def orders(self) -> list[Order]:
+        """What operators have asked for and is not yet done."""
+        found = self._connection.execute("SELECT id, what, client FROM orders ORDER BY id")
+        return [Order(*row) for row in found.fetchall()]
 
     def load(self) -> tuple[Facts, dict[str, F32], dict[int, F32]]:
         """Facts, members included, arrays and old models, their checksums compared."""
@@ -129,6 +147,17 @@ def read_run(folder: Path, most: int = -1) -> Facts:
             raise ValueError(f"there is no run in {folder}")
         del facts["sums"]
         return {**facts, "members": _members(connection, most)}
+
+
+def give_order(folder: Path, what: str, client: str) -> None:
+    """Ask the server for something; it does so at once, or when the run is resumed."""
+    with _reading(folder) as connection:
+        if not connection.execute("SELECT 1 FROM members WHERE name = ?", (client,)).fetchone():
+            known = [name for (name,) in connection.execute("SELECT name FROM members LIMIT 10")]
+            raise ValueError(
+                f"the run in {folder} knows no client {client!r}, but {', '.join(known) or 'none'}"
+            )
+        connection.execute("INSERT INTO orders (what, client) VALUES (?, ?)", (what, client))
 
 
 def read_log(folder: Path) -> list[Line]:

@@ -84,7 +84,7 @@ class Post:
         for reply in self.grid.pull_messages(list(self._task_of)):
             task = self._task_of.pop(reply.metadata.reply_to_message_id)
             if reply.has_error():
-                self.state.lost(task)
+                self.state.failed(task)
                 continue
             record: Any = reply.content.get(RECORD, {})
             self.state.receive(task, record.get("head"), record.get("body"))

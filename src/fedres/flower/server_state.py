@@ -30,6 +30,8 @@ from fedres.flower.wire import Reply, Sent, Task
 
 LOG = logging.getLogger("flwr")
 IN_FLIGHT = 2  # messages a node: it has the next one at hand when it is done with one
+FIRST_REST, LONGEST_REST = 5.0, 300.0  # seconds without a task after a fault, and after many
+FORGOTTEN = 0.1  # of a refusal, for every upload used
 FARTHEST = 10_000  # how far ahead of the confirmed uploads a client's counter may be
 
 
@@ -38,6 +40,13 @@ class TaskUnderWay(NamedTuple):
 
     node: int
     size: int
+
+
+class Rest(NamedTuple):
+    """Of a node with faults: how many there were in a row, and when it is asked again."""
+
+    faults: int
+    until: float
 
 
 class ServerState:
@@ -73,9 +82,11 @@ class ServerState:
         self._sum = 0.0  # of these losses
         self._news: dict[int, dict[str, Any]] = {}
         self._changed: set[str] = set()
+        self._obeyed = 0  # the newest order carried out
         # Members who are not ignored: those with rows to come, and those without.
         self._working: set[str] = set()
         self._done: set[str] = set()
+        self._resting: dict[int, Rest] = {}
         self._present: dict[str, float] = {}  # when the node of a member was there last
         self._alive = 1
         self._dirty = True
@@ -98,6 +109,7 @@ class ServerState:
 
     def tasks(self, nodes: Iterable[int], last: bool = False) -> list[tuple[int, Task]]:
         """What to send now: the newest model to every node with room for it."""
+        self._obey()
         self.save()
         online = list(nodes)
         self.keep_only(online)
@@ -110,7 +122,11 @@ class ServerState:
         for node in online:
             name = self._names.get(node, "")
             member = self.members.get(name)
-            self._present[name] = self.clock()
+            rest = self._resting.get(node)
+            if rest is None:
+                self._present[name] = self.clock()
+            elif self.clock() < rest.until and not last:
+                continue
             if self._bad_nodes[node] >= self.settings.refusals or (member and member.ignored):
                 continue
             if not (member and member.done):
@@ -136,6 +152,24 @@ class ServerState:
         """A task that no reply will come to; what it did is asked for again."""
         self.flights.pop(task, None)
 
+    def failed(self, task: str) -> None:
+        """A task that the node's process died of: what it did is asked for again, but not soon."""
+        flight = self.flights.pop(task, None)
+        if flight is not None:
+            self._fault(flight.node, "it died")
+
+    def _fault(self, node: int, kind: str) -> None:
+        """Leave a node with a fault of its own in peace, each time for longer."""
+        faults = self._resting[node].faults + 1 if node in self._resting else 1
+        seconds = min(FIRST_REST * 2 ** min(faults - 1, 20), LONGEST_REST)
+        self._resting[node] = Rest(faults, self.clock() + seconds)
+        client = self._names.get(node)
+        LOG.warning("fedres: %s: %s; asked again in %.0f s", client or "a node", kind, seconds)
+        if client in self.members:
+            member = self.members[client]
+            member.faults[kind] = member.faults.get(kind, 0) + 1
+            self._note_change(client, member)
+
     def receive(self, task: str, head: Any, body: Any) -> None:
         """Take in a reply to a task, if it is worth it."""
         flight = self.flights.pop(task, None)
@@ -158,7 +192,9 @@ class ServerState:
         member.bytes_down += flight.size
         member.done = reply.done and not reply.sent
         if reply.error:
-            self._refuse(member, f"error on the client: {reply.error}")
+            self._fault(flight.node, reply.error)
+        else:
+            self._resting.pop(flight.node, None)
         for sent in reply.sent:
             if member.ignored:
                 break
@@ -193,6 +229,7 @@ class ServerState:
             LOG.exception("fedres: upload %d of %s could not be used", sent.number, client)
             self._refuse(member, f"error on the server: {type(error).__name__}")
             return
+        member.strikes = max(0.0, member.strikes - FORGOTTEN)
         member.applied += 1
         member.rows += len(upload.y)
         member.loss = sent.loss
@@ -237,7 +274,8 @@ class ServerState:
 
     def _refuse(self, member: Member, reason: str) -> None:
         member.refused[reason] = member.refused.get(reason, 0) + 1
-        member.ignored = sum(member.refused.values()) >= self.settings.refusals
+        member.strikes += 1
+        member.ignored |= member.strikes >= self.settings.refusals
 
     def _watch(self, loss: float) -> None:
         """The mean loss over the last round, and when it was lowest."""
@@ -272,6 +310,23 @@ class ServerState:
         """Clients with rows to come who are not there and are not waited for."""
         return sorted(filter(self._absent, self._working))
 
+    def _obey(self) -> None:
+        """Carry out what `fedres flower forgive` and `remove` have asked for."""
+        for order in self._checkpoint.orders():
+            self._dirty, self._obeyed = True, order.id
+            member = self.members.get(order.client)
+            if member is None:
+                continue
+            member.ignored = order.what == "remove"
+            if order.what == "forgive":
+                member.strikes = 0.0
+                for node in [
+                    node for node in self._resting if self._names.get(node) == order.client
+                ]:
+                    del self._resting[node]
+            LOG.info("fedres: %s: %s", order.client, order.what)
+            self._note_change(order.client, member)
+
     def finish(self) -> None:
         """Close the run: from now on its folder is complete."""
         self._finished = self._dirty = True
@@ -296,7 +351,7 @@ class ServerState:
         if self.settings.rule.looks_back:
             old = {version: self._old[version] for version in self._old if version > self._kept}
             oldest = min(self._old)
-        self._checkpoint.save(facts, arrays, changed, self._news, old, oldest)
+        self._checkpoint.save(facts, arrays, changed, self._news, old, oldest, self._obeyed)
         self._news, self._changed, self._kept, self._dirty = {}, set(), self.version, False
 
     def _load(self) -> None:
