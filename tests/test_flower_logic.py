@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -28,7 +29,10 @@ from fedres.flower.run_folder import CHECKPOINT, give_order, read_log, read_run
 from fedres.flower.server_state import ServerState, TaskUnderWay
 from fedres.flower.wire import Reply, Sent, Task
 
-SETTINGS = AppSettings(3, 2, rows_per_message=4, passes=0, rounds=5, feature_limit=5.0)
+SETTINGS = AppSettings(
+    3, 2, rows_per_message=4, passes=0, rounds=5, feature_limit=5.0, bind_names=False
+)
+BOUND = replace(SETTINGS, bind_names=True)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -545,6 +549,55 @@ def test_a_node_cannot_take_many_names(tmp_path):
         server.receive(task, *Reply(name).pack())
     assert list(server.members) == ["a"]
     assert server.strangers == {"changed its name": 1}
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_an_impostor_can_neither_end_nor_ban_another_client(tmp_path, resumed):
+    server, clients = make(tmp_path, "ab", BOUND)
+    round_(server, clients)
+    if resumed:
+        server = ServerState(AppSettings(**{**vars_of(BOUND), "resume": True}), tmp_path / "run")
+    number = server.members["a"].confirmed
+    for reply in (
+        Reply("a", done=True),
+        Reply("a", error="OSError"),
+        *(Reply("a", (Sent(number + k, 0.1, b"bad"),)) for k in range(30)),
+    ):
+        server.flights["t"] = TaskUnderWay(666, 32)
+        server.receive("t", *reply.pack())
+    assert server.strangers == {"name of another node": 32}
+    assert server.tasks([666]) == []
+    member = server.members["a"]
+    assert (member.done, member.ignored, member.refused, member.faults) == (False, False, {}, {})
+    round_(server, clients)
+    assert member.applied == 4
+    consistent(server, clients)
+
+
+def test_two_nodes_of_one_name_are_told_apart_and_of_it(tmp_path, caplog):
+    for bound in (BOUND, SETTINGS):
+        run = tmp_path / str(bound.bind_names)
+        run.mkdir()
+        server, clients = make(run, "ab", bound)
+        other = ClientState(bound, "a", folder(run, "another-a"), some_rows(9))
+        for _ in range(3):
+            round_(server, {**clients, 2: other})
+        assert server.strangers["name of another node"] >= 3
+        assert "forgive" in caplog.text
+        consistent(server, clients)
+
+
+def test_a_forgiven_name_is_free_for_another_node(tmp_path):
+    server, clients = make(tmp_path, "a", BOUND)
+    round_(server, clients)
+    clients = {5: clients[0]}
+    round_(server, clients)
+    assert server.members["a"].applied == 2
+    give_order(tmp_path / "run", "forgive", "a")
+    for _ in range(2):
+        round_(server, clients)
+    assert server.members["a"].node == 5
+    consistent(server, clients)
 
 
 def test_faults_of_a_client_make_it_rest_and_nothing_more(tmp_path):

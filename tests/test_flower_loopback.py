@@ -47,7 +47,7 @@ def make_app(folder, **changes):
         rows_per_message=20,
         passes=0,
         folder=str(folder / "run"),
-        **{"rounds": 4} | changes,
+        **{"rounds": 4, "bind_names": False} | changes,
     )
     write_app(folder / "app", settings, "fedres.flower.slow_client_app:app")
     return settings
@@ -149,7 +149,7 @@ NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     reason="openssl and ssh-keygen make certificates and keys, and nginx is the gate",
 )
 def test_the_gate_lets_in_the_calls_of_registered_nodes_and_nothing_else(tmp_path):
-    make_app(tmp_path, rounds=1)
+    make_app(tmp_path, rounds=1, bind_names=True)
     tls = certificate(tmp_path)
     for name in ("known", "stranger"):
         command = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f"]

@@ -58,6 +58,10 @@ class AppSettings:
     # A client that was not there for so many seconds is waited for no more: the run ends when all
     # others are done. If it comes back before, it goes on.
     absent_after: int = 600
+    # Whether a client's name belongs for good to the node that used it first. Not for nodes
+    # without keys, which Flower gives another id each time they start: there a name is free again
+    # when its node is gone.
+    bind_names: bool = True
     refusals: int = 20  # after so many refused uploads a client is ignored
     history: int = 1000  # old global models, for the alignments other than ``arrival``
     folder: str = "run"  # on the server: checkpoint, log, model and report

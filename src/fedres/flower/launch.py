@@ -140,4 +140,4 @@ def launch_here(app: Path, overrides: Mapping[str, Any], nodes: int) -> AppSetti
         TemporaryDirectory(prefix="fedres-") as folder,
         Cluster(Path(folder), simulation=True) as cluster,
     ):
-        return launch(cluster.flwr, app, overrides, options)
+        return launch(cluster.flwr, app, {**overrides, "bind-names": False}, options)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 class Member:
     """A client as the server sees it."""
 
+    node: int | None = None  # the node whose name this is
     confirmed: int = 0  # uploads below this number have come,
     beyond: list[int] = field(default_factory=list)  # and these
     applied: int = 0  # uploads used

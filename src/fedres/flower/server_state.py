@@ -74,6 +74,7 @@ class ServerState:
         self.best, self.best_round = np.inf, 0.0
         self.flights: dict[str, TaskUnderWay] = {}
         self._names: dict[int, str] = {}
+        self._online: set[int] = set()
         self._bad_nodes: Counter[int] = Counter()
         self._old = {0: self.global_.weights.copy()}
         self._kept = -1  # the newest version that the checkpoint holds
@@ -112,6 +113,7 @@ class ServerState:
         self._obey()
         self.save()
         online = list(nodes)
+        self._online = set(online)
         self.keep_only(online)
         under_way = defaultdict(list)
         for sent, flight in self.flights.items():
@@ -178,14 +180,12 @@ class ServerState:
         self._dirty = True
         try:
             reply = Reply.unpack(head, body)
-            if self._names.setdefault(flight.node, reply.client) != reply.client:
-                raise RefusedError("changed its name")
+            member = self._named(reply.client, flight.node)
         except ValueError as error:
             reason = str(error) if isinstance(error, RefusedError) else "broken head"
             self.strangers[reason] += 1
             self._bad_nodes[flight.node] += 1
             return
-        member = self.members.setdefault(reply.client, Member())
         if member.ignored:
             return
         member.last_seen = time.time()
@@ -200,6 +200,26 @@ class ServerState:
                 break
             self._take(reply.client, member, sent)
         self._note_change(reply.client, member)
+
+    def _named(self, client: str, node: int) -> Member:
+        """The member of that name, if it is this node's."""
+        if self._names.get(node, client) != client:
+            raise RefusedError("changed its name")
+        member = self.members.setdefault(client, Member())
+        if member.node != node:
+            gone = member.node not in self._online and not self.settings.bind_names
+            if member.node is not None and not gone:
+                LOG.warning(
+                    "fedres: node %d says that it is %s, which is the name of node %d: it is "
+                    "refused. If it took that one's place, `fedres flower forgive` frees the name",
+                    node, client, member.node,
+                )  # fmt: skip
+                raise RefusedError("name of another node")
+            LOG.info("fedres: %s is node %d from now on", client, node)
+            self._names.pop(member.node, None)  # type: ignore[arg-type]
+            member.node = node
+        self._names[node] = client
+        return member
 
     def _note_change(self, client: str, member: Member) -> None:
         self._changed.add(client)
@@ -320,6 +340,8 @@ class ServerState:
             member.ignored = order.what == "remove"
             if order.what == "forgive":
                 member.strikes = 0.0
+                self._names.pop(member.node, None)  # type: ignore[arg-type]
+                member.node = None
                 for node in [
                     node for node in self._resting if self._names.get(node) == order.client
                 ]:
@@ -369,7 +391,9 @@ class ServerState:
         self.best, self.best_round = facts["best"]
         self.strangers = Counter(facts["strangers"])
         for name, values in facts["members"].items():
-            self.members[name] = Member(**values)
-            self._note_change(name, self.members[name])
+            self.members[name] = member = Member(**values)
+            if member.node is not None:
+                self._names[member.node] = name
+            self._note_change(name, member)
         self._changed.clear()
         self._old, self._kept = old or self._old, self.version
