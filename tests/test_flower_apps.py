@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -20,6 +21,7 @@ from rich.markup import render
 from typer.testing import CliRunner
 
 from fedres.cli.flower import app as commands
+from fedres.core.files import HOLDER, locked
 from fedres.core.messages import Upload
 from fedres.flower import client_app, launch, run_folder, server_app, slow_client_app
 from fedres.flower.app_folder import digits_settings, read_app, settings_like, write_app
@@ -387,6 +389,37 @@ def test_digits_as_built_in_data(tmp_path):
     test = tables(3)[1].test
     personal = load_model(tmp_path / "run" / "clients" / "client-1" / "model")
     assert personal.score(test.drop(columns="label"), test["label"]) > 0.85
+
+
+ORPHAN = """
+import subprocess, sys, time
+from pathlib import Path
+work = '''
+import sys, time
+from pathlib import Path
+from fedres.core.files import locked
+from fedres.flower.server_app import end_with_parent
+end_with_parent(0.1)
+with locked(Path(sys.argv[1]), signed=True):
+    print("locked", flush=True)
+    time.sleep(60)
+'''
+subprocess.run([sys.executable, "-c", work, sys.argv[1]])
+"""
+
+
+def test_an_orphan_gives_the_lock_up_and_a_holder_is_named(tmp_path):
+    command = [sys.executable, "-c", ORPHAN, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as superlink:
+        assert superlink.stdout.readline() == b"locked\n"
+        holder = (tmp_path / HOLDER).read_text()
+        with pytest.raises(ValueError, match=f"{holder} is at work"), locked(tmp_path, 0.1):
+            pass
+        superlink.kill()
+        began = time.monotonic()
+        with locked(tmp_path, patience=20, signed=True):
+            assert time.monotonic() - began < 20
+            assert (tmp_path / HOLDER).read_text() == f"process {os.getpid()}"
 
 
 # Seeing it
