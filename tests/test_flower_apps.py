@@ -62,7 +62,12 @@ def shop(tmp_path):
     frame["at"] = rng.permutation(60)
     frame.to_csv(tmp_path / "shops.csv", index=False)
     settings = settings_like(
-        tmp_path / "shops.csv", label="sales", client="shop", time="at", local=["rain"]
+        tmp_path / "shops.csv",
+        label="sales",
+        client="shop",
+        time="at",
+        local=["rain"],
+        global_=["*"],
     )
     return replace(settings, rows_per_message=10, folder=str(tmp_path / "run"))
 
@@ -106,7 +111,9 @@ def test_sparse_rows_survive_the_file(tmp_path):
     words = [" ".join(map(str, row)) for row in np.arange(3000).reshape(1000, 3)]
     frame = pd.DataFrame({"word": words, "y": np.tile([0, 1], 500)})
     frame.to_csv(tmp_path / "words.csv", index=False)
-    settings = settings_like(tmp_path / "words.csv", label="y", local=[])
+    settings = settings_like(
+        tmp_path / "words.csv", label="y", local=[], global_=["*"], allow_ids=True
+    )
     source = open_source(settings, {"data": str(tmp_path / "words.csv")}, "a", tmp_path)
     x_global, x_local, _ = source.take(10, 7)
     assert x_local.shape == (7, 0)
@@ -202,7 +209,41 @@ def test_a_folder_without_an_app(tmp_path):
 def test_samples_with_unfit_labels(tmp_path, y, words):
     pd.DataFrame({"x": [1, 2, 3], "y": y}).to_csv(tmp_path / "sample.csv", index=False)
     with pytest.raises(ValueError, match=words):
-        settings_like(tmp_path / "sample.csv", label="y")
+        settings_like(tmp_path / "sample.csv", label="y", global_=["*"])
+
+
+@pytest.fixture
+def patients(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"patient": [f"p{k:03}" for k in range(300)], "age": rng.random(300)})
+    frame["number"] = rng.permutation(300)
+    frame["ill"] = rng.integers(0, 2, 300)
+    frame.to_csv(tmp_path / "patients.csv", index=False)
+    return tmp_path / "patients.csv"
+
+
+def test_what_the_server_sees_must_be_said(patients):
+    with pytest.raises(ValueError, match="--global"):
+        settings_like(patients, label="ill")
+
+
+@pytest.mark.parametrize(
+    "views",
+    [
+        {"global_": ["*"]},
+        {"global_": ["age"], "local": ["patient"]},  # its categories would travel all the same
+        {"global_": ["number"], "local": ["age"]},
+    ],
+)
+def test_columns_that_look_like_ids_are_refused_unless_allowed(patients, views):
+    with pytest.raises(ValueError, match=r"looks like an id .*--allow-ids"):
+        settings_like(patients, label="ill", **views)
+    settings_like(patients, label="ill", **views, allow_ids=True)
+
+
+def test_a_number_of_ones_own_may_be_local_and_no_id_travels(patients):
+    settings = settings_like(patients, label="ill", global_=["age"], local=["number"])
+    assert "p007" not in settings.features
 
 
 def test_init_by_command(tmp_path, shop):
@@ -212,9 +253,11 @@ def test_init_by_command(tmp_path, shop):
     assert read_app(tmp_path / "digits") == digits_settings()
     command = ["init", str(tmp_path / "shops"), "--like", str(tmp_path / "shops.csv")]
     options = ["--label", "sales", "--client", "shop", "--time", "at", "--local", "rain"]
+    options += ["--global", "*"]
     done = run(commands, command + options)
     assert done.exit_code == 0, done.output
     assert replace(read_app(tmp_path / "shops"), rows_per_message=10, folder=shop.folder) == shop
+    assert "The server sees, row by row: price, rain, day; the label" in done.output
     parts = ["--label", "sales", "--local", "rain,day", "--global", "price"]
     run(commands, ["init", str(tmp_path / "parts"), *command[2:], *parts])
     widths = read_app(tmp_path / "parts")

@@ -21,11 +21,15 @@ def init(
         str | None, typer.Option(help="Columns that local models see: a,b or a wildcard.")
     ] = None,
     global_: Annotated[
-        str | None, typer.Option("--global", help="Columns that the server sees (default: all).")
+        str | None,
+        typer.Option("--global", help="Columns that the server sees, row by row; '*' for all."),
     ] = None,
     categorical: Annotated[
         str | None, typer.Option(help="Columns of numbers that are categories.")
     ] = None,
+    allow_ids: Annotated[
+        bool, typer.Option("--allow-ids", help="Take columns that look like ids, too.")
+    ] = False,
     widths: Annotated[
         str | None,
         typer.Option(help="Numbers of global and local features, as 10,3: for data by a function."),
@@ -35,7 +39,7 @@ def init(
 
     Example: fedres flower init myapp --like sample.csv --label ill --global age,sex
     """
-    from fedres.flower.app_folder import digits_settings, settings_like, write_app
+    from fedres.flower.app_folder import digits_settings, settings_like, views_of, write_app
     from fedres.flower.app_settings import AppSettings
 
     if like is not None and label is None:
@@ -51,6 +55,7 @@ def init(
             local=_names(local),
             global_=_names(global_),
             categorical=_names(categorical),
+            allow_ids=allow_ids,
         )
     else:
         settings = digits_settings()
@@ -59,6 +64,11 @@ def init(
         f"{folder}: {settings.width_global} global and {settings.width_local} local features, "
         f"{settings.loss} loss. Next: {folder / 'README.md'}"
     )
+    if settings.features:
+        seen = views_of(settings)
+        print(f"The server sees, row by row: {', '.join(seen['global']) or 'no column'}; the label")
+        print(f"Clients alone see:           {', '.join(seen['local']) or 'no column'}")
+        print(f"Nobody uses:                 {', '.join(seen['neither']) or 'no column'}")
 
 
 @app.command()
