@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -105,6 +106,27 @@ def test_a_table_is_read_again_only_if_it_changed(tmp_path, shop, monkeypatch):
     frame = pd.read_csv(table)
     frame.assign(sales=frame["sales"] + 50).to_csv(table, index=False)
     assert open_source(shop, node, "north", tmp_path).take(0, 1)[2] > first
+
+
+@pytest.mark.parametrize("change", ["grown", "turned", "changed"])
+def test_a_table_may_grow_but_its_used_rows_must_stay(tmp_path, shop, change):
+    table = tmp_path / "shops.csv"
+    node = {"data": str(table), "state": str(tmp_path), "client": "north"}
+    settings = replace(shop, time_column="", passes=1)
+    state = run_in_process(settings, {1: node})
+    assert state.members["north"].rows == 30
+    frame = pd.read_csv(table)
+    if change == "grown":
+        frame = pd.concat([frame, frame[:15]])
+    elif change == "turned":
+        frame = frame[::-1]
+    else:
+        frame.loc[7, "sales"] += 1
+    frame.to_csv(table, index=False)
+    resumed = replace(settings, resume=True, seconds=2)
+    state = run_in_process(resumed, {1: node})
+    assert state.members["north"].rows == (45 if change == "grown" else 30)
+    assert bool(state.members["north"].faults) == (change != "grown")
 
 
 def test_sparse_rows_survive_the_file(tmp_path):
@@ -404,6 +426,26 @@ def test_only_the_slow_app_waits(tmp_path, shop, monkeypatch):
         assert waited == seconds
 
 
+def test_a_wait_that_is_no_number_is_not_told_to_the_server(tmp_path, shop, monkeypatch, caplog):
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    node = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north"}
+    context = Context(1, 1, node | {"wait": "patient 17"}, RecordDict(), shop.to_config())
+    head, body = ServerState(shop, tmp_path / "run").tasks([1])[0][1].pack()
+    content = RecordDict({"fedres": ConfigRecord({"head": head, "body": body})})
+    reply = slow_client_app.train(Message(content, dst_node_id=1, message_type="train"), context)
+    assert json.loads(reply.content["fedres"]["head"])["sent"]
+    assert "patient 17" not in str(reply.content)
+    assert "patient 17" in caplog.text
+
+
+def test_what_a_kill_left_half_written_is_removed(tmp_path, shop):
+    node = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north"}
+    (tmp_path / "north").mkdir()
+    (tmp_path / "north" / "state-0123456789abcdef.part").write_bytes(b"half")
+    run_in_process(shop, {1: node})
+    assert list((tmp_path / "north").glob("*.part")) == []
+
+
 def test_words_of_errors_stay_on_the_client(tmp_path, shop, caplog):
     frame = pd.read_csv(tmp_path / "shops.csv")
     frame.loc[3, "sales"] = 1e9
@@ -463,6 +505,26 @@ def test_an_orphan_gives_the_lock_up_and_a_holder_is_named(tmp_path):
         with locked(tmp_path, patience=20, signed=True):
             assert time.monotonic() - began < 20
             assert (tmp_path / HOLDER).read_text() == f"process {os.getpid()}"
+
+
+def test_the_demo_ends_at_sigterm_where_sigint_is_ignored(monkeypatch):
+    """As a shell ignores it for what it starts in the background."""
+
+    def ended(*_):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+        raise AssertionError("SIGTERM was ignored")
+
+    monkeypatch.setattr("fedres.flower.demo.demo", ended)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        done = CliRunner().invoke(commands, ["demo"])
+    finally:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
+    assert done.exit_code != 0
+    assert not isinstance(done.exception, AssertionError)
 
 
 # Seeing it

@@ -46,8 +46,8 @@ def no_wait_for_the_disk():
 class Rows:
     """Samples in memory; `passes` times, or for ever."""
 
-    def __init__(self, x_global, x_local, y, passes=0):
-        self.parts, self.passes = (x_global, x_local, y), passes
+    def __init__(self, x_global, x_local, y, passes=0, key=""):
+        self.parts, self.passes, self.key = (x_global, x_local, y), passes, key
 
     def take(self, position, count):
         n = len(self.parts[2])
@@ -410,6 +410,31 @@ def test_stops_without_improvement(tmp_path):
     assert server.rounds - server.best_round >= 3
 
 
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_client_whose_table_grew_goes_on(tmp_path, resumed):
+    settings = AppSettings(**(vars_of(SETTINGS) | {"rounds": 0, "passes": 1}))
+    now = [0.0]
+    _, clients = make(tmp_path, "ab", settings, passes=1)
+    clients[1].source.passes = 0  # has rows as long as it is asked
+    server = ServerState(settings, tmp_path / "timed", clock=lambda: now[0])
+    while not server._done:
+        round_(server, clients)
+    round_(server, clients)
+    grown = some_rows(7)
+    parts = zip(clients[0].source.parts, grown.parts, strict=True)
+    clients[0].source.parts = tuple(np.concatenate(pair) for pair in parts)
+    assert {node for node, _ in server.tasks([0])} == set()
+    if resumed:
+        resume = replace(settings, resume=True)
+        server = ServerState(resume, tmp_path / "timed", clock=lambda: now[0])
+    else:
+        now[0] += 301
+    for _ in range(20):
+        round_(server, clients)
+    assert server.members["a"].rows == 60
+    consistent(server, clients)
+
+
 def test_a_client_that_vanished_is_waited_for_only_so_long(tmp_path):
     settings = AppSettings(**(vars_of(SETTINGS) | {"rounds": 20, "passes": 1}))
     now = [0.0]
@@ -525,12 +550,10 @@ def test_a_client_is_ignored_after_too_many_refusals(tmp_path):
         "",
         "[]",
         "{" * 5000,
-        json.dumps({"client": "", "sent": [], "done": False, "error": ""}),
         json.dumps({"client": "a", "sent": [[0, 0.1, 99]], "done": False, "error": ""}),
         json.dumps({"client": "a", "sent": [[-1, 0.1, 4]], "done": False, "error": ""}),
         json.dumps({"client": "a", "sent": [[True, 0.1, 4]], "done": False, "error": ""}),
         json.dumps({"client": "a", "sent": [], "done": 1, "error": ""}),
-        json.dumps({"client": "\x1b[2J", "sent": [], "done": False, "error": ""}),
         json.dumps({"client": "a", "sent": [], "done": False, "error": "<b> it was the data"}),
     ],
 )
@@ -540,6 +563,13 @@ def test_a_broken_head_is_refused(tmp_path, head):
     server.receive(task.task, head, b"body")
     assert server.strangers == {"broken head": 1}
     assert server.members == {}
+
+
+@pytest.mark.parametrize("name", ["a" * 101, "\x1b[2J"])
+def test_an_unfit_name_is_called_so(tmp_path, name):
+    server, _ = make(tmp_path, "a")
+    server.receive(server.tasks([0])[0][1].task, *Reply(name).pack())
+    assert server.strangers == {"unfit name": 1}
 
 
 def test_a_node_cannot_take_many_names(tmp_path):

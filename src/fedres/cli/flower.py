@@ -156,8 +156,8 @@ def demo(
     from fedres.flower.demo import SECONDS, SLOW
     from fedres.flower.demo import demo as show
 
-    # Ended from outside, it cleans up as after Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    # Ended from outside, it cleans up as after Ctrl-C, also where that is ignored in background.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console()
     console.print(
         f"A superlink and three nodes on 127.0.0.1; {SLOW} waits {SECONDS:g} s with each reply.",

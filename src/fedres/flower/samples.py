@@ -60,6 +60,7 @@ class FunctionSource:
 
     settings: AppSettings
     function: Callable[[int], Iterable[tuple[Any, Any, float]]]
+    key: str = ""
 
     def take(self, position: int, count: int) -> LabelledRows:
         """Samples from that position on."""
@@ -78,6 +79,7 @@ class StoredSource:
 
     settings: AppSettings
     path: Path
+    key: str = ""
 
     def take(self, position: int, count: int) -> LabelledRows:
         """Samples from that position on."""
@@ -127,7 +129,7 @@ def _kept(
                 arrays |= {f"{side} {name}": getattr(x, name) for name in CSR}
         folder.mkdir(parents=True, exist_ok=True)
         write(path, {"key": key}, arrays)
-    return StoredSource(settings, path)
+    return StoredSource(settings, path, key)
 
 
 def encoded(settings: AppSettings, table: Path, client: str) -> LabelledRows:

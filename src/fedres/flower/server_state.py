@@ -31,6 +31,7 @@ from fedres.flower.wire import Reply, Sent, Task
 LOG = logging.getLogger("flwr")
 IN_FLIGHT = 2  # messages a node: it has the next one at hand when it is done with one
 FIRST_REST, LONGEST_REST = 5.0, 300.0  # seconds without a task after a fault, and after many
+DONE_REST = 300.0  # seconds until a client that had no more rows is asked again
 FORGOTTEN = 0.1  # of a refusal, for every upload used
 FARTHEST = 10_000  # how far ahead of the confirmed uploads a client's counter may be
 
@@ -88,6 +89,7 @@ class ServerState:
         self._working: set[str] = set()
         self._done: set[str] = set()
         self._resting: dict[int, Rest] = {}
+        self._ask_again: dict[int, float] = {}  # when, of nodes without more rows
         self._present: dict[str, float] = {}  # when the node of a member was there last
         self._alive = 1
         self._dirty = True
@@ -133,11 +135,14 @@ class ServerState:
                 continue
             if not (member and member.done):
                 self._alive += 1
-            elif not last:
+            elif not last and (under_way[node] or self.clock() < self._ask_again.get(node, 0.0)):
                 continue
+            else:  # its table may have grown
+                self._ask_again[node] = self.clock() + DONE_REST
             have, also = (member.confirmed, tuple(member.beyond)) if member else (0, ())
             waiting = under_way[node]
-            for _ in range(last or IN_FLIGHT - len(waiting)):
+            wanted = 1 if last or (member and member.done) else IN_FLIGHT - len(waiting)
+            for _ in range(wanted):
                 task = Task(self.session, uuid.uuid4().hex, model, have, also, tuple(waiting), last)
                 self.flights[task.task] = TaskUnderWay(node, len(model))
                 waiting.append(task.task)
@@ -182,8 +187,7 @@ class ServerState:
             reply = Reply.unpack(head, body)
             member = self._named(reply.client, flight.node)
         except ValueError as error:
-            reason = str(error) if isinstance(error, RefusedError) else "broken head"
-            self.strangers[reason] += 1
+            self.strangers[str(error)] += 1
             self._bad_nodes[flight.node] += 1
             return
         if member.ignored:
@@ -191,6 +195,10 @@ class ServerState:
         member.last_seen = time.time()
         member.bytes_down += flight.size
         member.done = reply.done and not reply.sent
+        if member.done:
+            self._ask_again.setdefault(flight.node, self.clock() + DONE_REST)
+        else:
+            self._ask_again.pop(flight.node, None)
         if reply.error:
             self._fault(flight.node, reply.error)
         else:
@@ -391,7 +399,7 @@ class ServerState:
         self.best, self.best_round = facts["best"]
         self.strangers = Counter(facts["strangers"])
         for name, values in facts["members"].items():
-            self.members[name] = member = Member(**values)
+            self.members[name] = member = Member(**{**values, "done": False})  # tables grow
             if member.node is not None:
                 self._names[member.node] = name
             self._note_change(name, member)
