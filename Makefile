@@ -34,8 +34,9 @@ bench-tables: $(DEV)  ## learning from a table beside Vowpal Wabbit; a million c
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/storage.py
 
-bench-flower: $(DEV)  ## samples a second through Flower, and whose time that takes
+bench-flower: $(DEV)  ## samples a second through Flower, whose time that takes; a million clients
 	$(BIN)/python benchmarks/flower.py
+	$(BIN)/python benchmarks/checkpoint.py
 
 bench-never-worse: $(DEV)  ## the mixture beside what it mixes, on the paper's sets (needs FEDRES_DATA)
 	$(BIN)/python benchmarks/never_worse.py

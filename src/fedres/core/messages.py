@@ -108,10 +108,12 @@ class Upload:
         residual = _decode(reader.take("u1", residual_bytes(rows, bits)), rows, bits, span)
         x: Matrix
         if flags & _SPARSE:
-            indptr = np.concatenate([[0], np.cumsum(reader.take("<u4", rows))])
+            counts = reader.take("<u4", rows).astype(np.int64)
+            indptr = np.concatenate([[0], np.cumsum(counts)])
             indices, values = reader.take("<u4", indptr[-1]), reader.take("<f4", indptr[-1])
             if indptr[-1] and indices.max() >= width:
                 raise MessageError(f"an upload has feature {indices.max()}, the model only {width}")
+            _check_order(counts, indices, width)
             from scipy import sparse
 
             x = sparse.csr_array((values, indices, indptr), shape=(rows, width))
@@ -229,7 +231,10 @@ def _decode(data: NDArray[Any], rows: int, bits: int, span: tuple[float, float])
         return np.zeros(rows, np.float32)
     if bits == 16:
         return _middle(data.view("<u2"), bits, span)
-    codes = np.unpackbits(data)[: rows * bits].reshape(rows, bits)
+    unpacked = np.unpackbits(data)
+    if unpacked[rows * bits :].any():
+        raise MessageError("an upload has bits after its last residual", "not canonical")
+    codes = unpacked[: rows * bits].reshape(rows, bits)
     padded = np.pad(codes, ((0, 0), (8 - bits, 0)))
     return _middle(np.packbits(padded, axis=1)[:, 0], bits, span)
 
@@ -245,6 +250,15 @@ def _check_schema(schema: int) -> None:
             f"a message has schema version {schema}, this fedres reads {SCHEMA}: "
             "run the same fedres on clients and server",
             "schema version",
+        )
+
+
+def _check_order(counts: NDArray[Any], indices: NDArray[Any], width: int) -> None:
+    """Refuse a feature that comes twice in a row: limits on features hold for each value alone."""
+    places = np.repeat(np.arange(len(counts)) * width, counts) + indices
+    if not (np.diff(places) > 0).all():
+        raise MessageError(
+            "an upload has a row whose features are not in rising order", "not canonical"
         )
 
 
