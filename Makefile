@@ -3,7 +3,7 @@ BIN := .venv/bin
 CORE := .venv/core
 DEV := .venv/dev
 
-.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-tables bench-flower bench-never-worse
+.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-kills bench-tables bench-flower bench-never-worse
 
 demo: $(CORE)  ## set everything up, compare all methods on clients that are alike and different
 	$(BIN)/fedres compare --data shops --clients 50 --rounds 100 --report report.html
@@ -29,6 +29,9 @@ bench: $(DEV)  ## speed, as ratios to peers run in the same process
 
 bench-bandits: $(DEV)  ## rewards and speed of bandits beside Vowpal Wabbit (needs FEDRES_DATA)
 	$(BIN)/python benchmarks/bandits.py
+
+bench-kills: $(DEV)  ## 50 SIGKILLs of a process with 1,000 bandit clients
+	$(BIN)/python benchmarks/kills.py
 
 bench-tables: $(DEV)  ## learning from a table beside Vowpal Wabbit; a million clients on disk
 	$(BIN)/python benchmarks/tables.py

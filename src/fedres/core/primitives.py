@@ -64,17 +64,21 @@ def fold(products: F32, more: Any) -> Any:
     Vectors of 16 lanes are added and folded; what is left over joins on the way. The first
     vector begins the sum: adding it to zero would only keep others waiting.
     """
-    count = products.shape[-1]
+    terms = products.T
+    count = len(terms)
     place = count // LANES * LANES
-    rows = products[..., :place].reshape(*products.shape[:-1], -1, LANES)
-    total: Any = np.add.reduce(rows, axis=-2)
+    total: Any
+    if place == LANES:  # as below, without what a reduction costs by itself
+        total = terms[:LANES]
+    else:
+        total = np.add.reduce(terms[:place].reshape(-1, LANES, *terms.shape[1:]))
     for lanes in SHORTER:
-        total = total[..., :lanes] + total[..., lanes:]
+        total = total[:lanes] + total[lanes:]
         if count & lanes:
-            part = products[..., place : place + lanes]
+            part = terms[place : place + lanes]
             total = total + part if place else part
             place += lanes
-    return total[..., 0] + more
+    return total[0] + more
 
 
 def fold_sparse(products: F32, more: np.float32) -> np.float32:
@@ -85,15 +89,17 @@ def fold_sparse(products: F32, more: np.float32) -> np.float32:
     return np.float32(((total[0] + total[2]) + (total[1] + total[3])) + more)
 
 
+_NO_INDICES, _NO_INDPTR = np.empty(0, np.int32), np.empty(0, np.int64)
+
+
 def view_of(x: Matrix) -> View:
     """The rows of one matrix, dense or CSR, as those of one client."""
-    width = np.array([x.shape[1]], np.int64)
+    start, width = np.array([[0], [x.shape[1]]], np.int64)
     if isinstance(x, np.ndarray):
-        empty = np.empty(0, np.int64)
         values = np.require(x, np.float32, ["C", "W"]).reshape(-1)
-        return View(values, empty.astype(np.int32), empty, width * 0, width, False)
+        return View(values, _NO_INDICES, _NO_INDPTR, start, width, False)
     indices, indptr = x.indices.astype(np.int32), x.indptr.astype(np.int64)
-    return View(x.data, indices, indptr, width * 0, width, True)
+    return View(x.data, indices, indptr, start, width, True)
 
 
 def _row(view: View, i: int, row: int) -> tuple[F32, Any]:

@@ -425,13 +425,16 @@ def new_models(
     )
 
 
-def new_flight(depth: int, clients: int, batch: int, dtype: Any = np.float32) -> Flight:
-    """Room for the messages of so many rounds."""
+def new_flight(
+    depth: int, clients: int, batch: int, dtype: Any = np.float32, samples: Any = None
+) -> Flight:
+    """Room for the messages of so many rounds; `samples` counts those of each, if it is given."""
     cells = depth * clients * batch
-    many = Many(batch, np.zeros(depth * clients, np.int32))
+    if samples is None:
+        samples = One() if batch == 1 else Many(batch, np.zeros(depth * clients, np.int32))
     return Flight(
         depth,
-        One() if batch == 1 else many,
+        samples,
         *np.zeros((2, cells), np.int32),
         *np.zeros((7, cells), dtype),
     )

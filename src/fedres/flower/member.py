@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field
 
+from fedres.core.receipts import Received
+
 
 @dataclass(slots=True)
-class Member:
+class Member(Received):
     """A client as the server sees it."""
 
     node: int | None = None  # the node whose name this is
-    confirmed: int = 0  # uploads below this number have come,
-    beyond: list[int] = field(default_factory=list)  # and these
     applied: int = 0  # uploads used
     repeated: int = 0  # uploads that came again and changed nothing
     rows: int = 0  # used
@@ -24,14 +24,3 @@ class Member:
     ignored: bool = False
     done: bool = False
     held_back: int = 0  # uploads that the other clients' rows spoke against, see `jury`
-
-    def has(self, number: int) -> bool:
-        """Whether that upload has come."""
-        return number < self.confirmed or number in self.beyond
-
-    def note(self, number: int) -> None:
-        """Remember that an upload has come."""
-        self.beyond.append(number)
-        while self.confirmed in self.beyond:
-            self.beyond.remove(self.confirmed)
-            self.confirmed += 1
