@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedres.core.quantising import cell_of, middle_of
 from fedres.core.receipts import Ticket
-from fedres.core.types import F32, F64, Matrix
+from fedres.core.types import F32, Matrix
 
 SCHEMA = 1
 _UPLOAD = struct.Struct("<BBHIII")  # schema, bits (+ 128: sparse), rows, client, round, version
@@ -117,10 +117,12 @@ class Upload:
         residual = _decode(reader.take("u1", residual_bytes(rows, bits)), rows, bits, span)
         x: Matrix
         if flags & _SPARSE:
-            indptr = np.concatenate([[0], np.cumsum(reader.take("<u4", rows))])
+            counts = reader.take("<u4", rows).astype(np.int64)
+            indptr = np.concatenate([[0], np.cumsum(counts)])
             indices, values = reader.take("<u4", indptr[-1]), reader.take("<f4", indptr[-1])
             if indptr[-1] and indices.max() >= width:
                 raise MessageError(f"an upload has feature {indices.max()}, the model only {width}")
+            _check_order(counts, indices, width)
             from scipy import sparse
 
             x = sparse.csr_array((values, indices, indptr), shape=(rows, width))
@@ -192,42 +194,6 @@ class GlobalModel:
         return cls(version, weights, low, high, used, epoch)
 
 
-@dataclass(frozen=True, eq=False)
-class ModelUpload:
-    """z = (x^g, x^l, y) of one batch and the local model w_i: what FedRes.ERM sends.
-
-    Attributes
-    ----------
-    client, round
-        Who sends it, and in which of its rounds it was made.
-    x_global, x_local, y
-        A row of each view and a label a sample.
-    weights
-        The local model that made the predictions.
-    """
-
-    client: int
-    round: int
-    x_global: Matrix
-    x_local: Matrix
-    y: F32
-    weights: F64
-
-    def pack(self) -> bytes:
-        """The message as bytes."""
-        from scipy import sparse
-
-        # As an upload without residual, its features the two views side by side.
-        sides = (self.x_global, self.x_local)
-        x = (
-            np.hstack(sides)
-            if all(isinstance(side, np.ndarray) for side in sides)
-            else sparse.csr_array(sparse.hstack(sides, format="csr"))
-        )
-        upload = Upload(self.client, self.round, 0, x, np.zeros_like(self.y), self.y, bits=0)
-        return upload.pack() + self.weights.astype("<f4").tobytes()
-
-
 @dataclass
 class Ledger:
     """Bytes sent so far."""
@@ -279,7 +245,10 @@ def _decode(data: NDArray[Any], rows: int, bits: int, span: tuple[float, float])
         return np.zeros(rows, np.float32)
     if bits == 16:
         return _middle(data.view("<u2"), bits, span)
-    codes = np.unpackbits(data)[: rows * bits].reshape(rows, bits)
+    unpacked = np.unpackbits(data)
+    if unpacked[rows * bits :].any():
+        raise MessageError("an upload has bits after its last residual", "not canonical")
+    codes = unpacked[: rows * bits].reshape(rows, bits)
     padded = np.pad(codes, ((0, 0), (8 - bits, 0)))
     return _middle(np.packbits(padded, axis=1)[:, 0], bits, span)
 
@@ -295,6 +264,15 @@ def _check_schema(schema: int) -> None:
             f"a message has schema version {schema}, this fedres reads {SCHEMA}: "
             "run the same fedres on clients and server",
             "schema version",
+        )
+
+
+def _check_order(counts: NDArray[Any], indices: NDArray[Any], width: int) -> None:
+    """Refuse a feature that comes twice in a row: limits on features hold for each value alone."""
+    places = np.repeat(np.arange(len(counts)) * width, counts) + indices
+    if not (np.diff(places) > 0).all():
+        raise MessageError(
+            "an upload has a row whose features are not in rising order", "not canonical"
         )
 
 

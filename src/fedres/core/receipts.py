@@ -62,7 +62,7 @@ class Receipt(NamedTuple):
     serial: int
 
 
-@dataclass
+@dataclass(slots=True)
 class Received:
     """Which messages of one sender have come.
 

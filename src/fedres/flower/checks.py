@@ -14,6 +14,14 @@ class RefusedError(ValueError):
     """An upload that is not used, and why, in a few words that reports count by."""
 
 
+def largest_loss(settings: AppSettings) -> float:
+    """The loss of the worst prediction that clipping lets through, and a little for rounding."""
+    loss = settings.rule.loss
+    low, high = min(loss.clip[0], settings.label_low), max(loss.clip[1], settings.label_high)
+    labels = np.array([settings.label_high, settings.label_low])
+    return float(1.001 * loss.value(np.array([low, high]), labels).max())
+
+
 def checked(sent: Sent, client: str, version: int, settings: AppSettings) -> Upload:
     """The upload, or a `RefusedError` with the reason; no model newer than `version` was sent."""
     rule = settings.rule
@@ -34,7 +42,7 @@ def checked(sent: Sent, client: str, version: int, settings: AppSettings) -> Upl
         (not lowest <= upload.y.min() <= upload.y.max() <= highest, "label"),
         (np.abs(values).max(initial=0) > settings.feature_limit, "feature too large"),
         (np.abs(upload.residual).max() > LARGEST_RESIDUAL, "residual"),
-        (not np.isfinite(sent.loss) or sent.loss < 0, "loss"),
+        (not 0 <= sent.loss <= largest_loss(settings), "loss"),
     ):
         if wrong:
             raise RefusedError(reason)

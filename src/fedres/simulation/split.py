@@ -65,6 +65,8 @@ def federate(
         raise ValueError(f"need 1 <= fewest <= samples, not fewest={fewest}, samples={samples}")
     if local not in ("rest", "all"):
         raise ValueError(f"local must be 'rest' or 'all', not {local!r}")
+    if dataset.deal is not None:
+        return dataset.deal(clients, seed)
     rng = np.random.default_rng(seed)
     own_test = dataset.y_test is not None
     rows, test_rows = dataset.rows_by_class
