@@ -3,7 +3,7 @@ BIN := .venv/bin
 CORE := .venv/core
 DEV := .venv/dev
 
-.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-tables bench-flower
+.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-tables bench-flower bench-hostile
 
 demo: $(CORE)  ## set everything up, compare the three methods on built-in data
 	$(BIN)/fedres compare --report report.html
@@ -37,6 +37,9 @@ bench-tables: $(DEV)  ## learning from a table beside Vowpal Wabbit; a million c
 bench-flower: $(DEV)  ## samples a second through Flower, whose time that takes; a million clients
 	$(BIN)/python benchmarks/flower.py
 	$(BIN)/python benchmarks/checkpoint.py
+
+bench-hostile: $(DEV)  ## hostile clients on Flower: what they do to the others, and what the jury costs
+	$(BIN)/python benchmarks/hostile.py
 
 $(CORE): pyproject.toml
 	$(PYTHON) -m venv .venv

@@ -102,9 +102,16 @@ def progress_table(facts: Mapping[str, Any]) -> Table:
         row += [f"{member['loss']:.4f}", f"{member['lag']:.1f}"]
         row += [f"{time.time() - member['last_seen']:.0f} s ago"]
         counts = (sum(member[what].values()) for what in ("refused", "faults"))
-        rows.append([*row, *map(str, counts)])
-    columns = ("client", "uploads", "rows", "loss", "late", "seen", "refused", "faults")
+        rows.append(
+            [*row, f"{member['held_back'] / max(1, member['applied']):.0%}", *map(str, counts)]
+        )
+    columns = ("client", "uploads", "rows", "loss", "late", "seen", "held", "refused", "faults")
     title = f"Round {facts['rounds']:.1f}, {facts['seconds']:.0f} s"
+    if facts["reason"]:
+        title += f", ended ({facts['reason']})"
+    if facts["strangers"]:
+        strangers = ", ".join(f"{reason} {count}" for reason, count in facts["strangers"].items())
+        title += f"; refused of unknown nodes: {strangers}"
     if (more := facts["clients"] - len(rows)) > 0:
         title += f"; {more:,} more clients"
     return terminal_table(columns, rows, ("client",), title=title)
