@@ -3,15 +3,44 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from scipy.linalg import null_space
 from scipy.optimize import minimize
 
 from fedres import FedResClassifier, FedResRegressor, load_model
 from fedres.tables import empirical_bayes
-from fedres.tables.empirical_bayes import Groups, find_variances, train
+from fedres.tables.columns import Number
+from fedres.tables.empirical_bayes import Arrow, Groups, find_variances, train
 from fedres.tables.labels import NumberLabels
 from fedres.tables.online_models import ModelShape
 from fedres.tables.sgd_tuning import Encoded
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_rows_are_laid_out_client_by_client(form):
+    """Values are where they belong whatever their form, and slots follow clients and columns."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-1, 2, (200, 5)).astype(np.float32)
+    x[:, 3] = 1.0  # varies within no client
+    client = rng.integers(0, 30, 200)
+    client[:30] = np.arange(30)
+    data = Encoded(form(x), form(x), np.zeros((1, 200), np.float32), client, (0.0, 1.0))
+    groups = Groups.of([Number(f"x{j}", 0.0, 1.0, False) for j in range(5)], ())
+    groups = groups._replace(of_local=np.arange(6), names=[("client", str(j)) for j in range(6)])
+    arrow = Arrow(ModelShape(5, 5), data, groups)
+    order, rows = np.argsort(client, kind="stable"), arrow.rows
+    ones = np.ones((200, 1))
+    shape = (200, 6)
+    shared = sparse.csr_array((rows.x_global, rows.columns, rows.begin_global), shape)
+    np.testing.assert_array_equal(shared.toarray(), np.hstack([x[order], ones]))
+    columns = arrow.columns[rows.slots]
+    own = sparse.csr_array((rows.x_local, columns, rows.begin_local), shape).toarray()
+    np.testing.assert_array_equal(own, np.hstack([x[order] * [1, 1, 1, 0, 1], ones]))
+    of_slot = np.repeat(np.arange(30), np.diff(rows.first_slot))
+    keys = of_slot * 6 + arrow.columns
+    assert (np.diff(keys) > 0).all()
+    of_row = np.repeat(client[order], np.diff(rows.begin_local))
+    np.testing.assert_array_equal(keys[rows.slots], of_row * 6 + columns)
 
 
 def rmse(a, b):
