@@ -382,3 +382,23 @@ def test_rows_of_any_order_and_outputs_side_by_side():
     _, one = train(shape, data.only(mixed), groups, np.random.RandomState(0))
     np.testing.assert_allclose(both[0].w_global, -both[1].w_global, atol=1e-8)
     np.testing.assert_allclose(both[0].w_local, one[0].w_local, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"method": "central"}, {"method": "independent"}, {"shared": "trees"}],
+    ids=["fedres", "central", "independent", "trees"],
+)
+def test_contributions_add_up_to_predictions(parameters):
+    frame, y, shop = shops(600)
+    model = FedResRegressor(**parameters).fit(frame, y, client=shop)
+    parts = model.contributions(frame[:50], client=shop[:50])
+    total = parts.sum(axis=1).clip(y.min(), y.max())
+    np.testing.assert_allclose(total, model.predict(frame[:50], client=shop[:50]), atol=1e-5)
+    sides = {side for side, _ in parts.columns}
+    assert sides == ({"shared"} if model.method == "central" else {"shared", "client"})
+    if not parameters:  # a known weight, in the units of the label
+        weight = model.local_models_[shop[0]].constant
+        np.testing.assert_allclose(parts["client", "constant"][0], weight, atol=1e-5)
+        new = model.contributions(frame[:2], client=False)
+        assert not new[[column for column in new if column[0] == "client"]].to_numpy().any()
