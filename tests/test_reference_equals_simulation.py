@@ -1,12 +1,15 @@
 """Compiled and not compiled, the functions of `fedres.core` give the same bits."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fedres
 from conftest import random_federation
 from fedres.core.messages import RESIDUAL_BITS
+from fedres.core.parties import Client, Server
+from fedres.core.rule import Rule
 from fedres.core.sgd import ALIGNMENTS
 from fedres.simulation.settings import known_by
 
@@ -107,3 +110,34 @@ def test_csr_equals_dense():
                     for one in (sparse, dense)
                 ]
                 np.testing.assert_allclose(*(run.predictions for run in runs), atol=CLOSE)
+
+
+@pytest.mark.parametrize("step", [fedres.Sgd(0.02), fedres.Adaptive(0.1)])
+@pytest.mark.parametrize("alignment", ALIGNMENTS)
+@pytest.mark.parametrize("delay", [fedres.Delay(), fedres.Delay(up=2, down=3)])
+def test_objects_that_exchange_messages_equal_simulation(step, alignment, delay):
+    rng = np.random.default_rng(0)
+    rounds, clients = 30, 3
+    x_global, x_local = rng.normal(size=(2, rounds, clients, 2)).astype(np.float32)
+    y = rng.normal(size=(rounds, clients)).astype(np.float32)
+    who = np.tile(np.arange(clients), rounds)
+    federation = fedres.Federation.from_arrays(
+        x_global.reshape(-1, 2), x_local.reshape(-1, 2), y.ravel(), who
+    )
+    run = fedres.simulate(
+        federation, step=step, alignment=alignment, delay=delay, shuffle=False, compiled=False
+    )
+    rule = Rule(step=step, alignment=alignment)
+    server, parties = Server(rule, 2), [Client(rule, 2, 2, client=i) for i in range(clients)]
+    published, sent = [server.current()], []
+    for t in range(rounds):
+        sent.append([])
+        for i, client in enumerate(parties):
+            client.refresh(published[max(t - delay.down, 0)])
+            x = x_global[t, i : i + 1], x_local[t, i : i + 1]
+            assert client.predict(*x)[0] == run.predictions[i, t]
+            sent[t].append(client.observe(*x, y[t, i : i + 1]))
+        for upload in sent[t - delay.up] if t >= delay.up else []:
+            server.apply(upload)
+        published.append(server.publish())
+    np.testing.assert_array_equal(server.global_.weights, run.w_global)
