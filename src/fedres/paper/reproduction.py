@@ -1,14 +1,11 @@
 """Run the paper's experiments and judge its claims."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from fedres.core.source import digest, digest_of_package
-from fedres.paper import appendix_c
-from fedres.paper import regret_study as regret
+from fedres.paper.appendix_c import appendix_c
 from fedres.paper.claims import Claim, judge_claims
 from fedres.paper.protocol import (
     CLIENTS,
@@ -20,6 +17,7 @@ from fedres.paper.protocol import (
     cases,
     possible_clients,
 )
+from fedres.paper.regret_study import regret
 from fedres.paper.tuning import tune
 from fedres.simulation.parallel import count_cores
 from fedres.simulation.run_store import RunStore
@@ -28,6 +26,8 @@ from fedres.simulation.sweep import Backend, Case, dataset, run_cases
 
 if TYPE_CHECKING:
     import pandas as pd
+
+STUDIES: dict[str, Callable[..., "pd.DataFrame"]] = {"appendix-c": appendix_c, "regret": regret}
 
 
 @dataclass
@@ -125,12 +125,17 @@ def reproduce(
             raise ValueError(
                 f"{name} has too few rows for even {min(CLIENTS)} clients: leave it out"
             )
-    synthetic = {
-        name: _kept(store, name, seeds, n_jobs, progress) for name in wanted if name in SYNTHETIC
-    }
+
+    def synthetic() -> "dict[str, pd.DataFrame]":
+        return {
+            name: STUDIES[name](seeds, store=store, n_jobs=n_jobs, progress=progress)
+            for name in wanted
+            if name in SYNTHETIC
+        }
+
     if not swept:
         empty = pd.DataFrame()
-        return Reproduction(empty, tuple(wanted), (), seeds, {}, {}, {}, {}, synthetic, meter)
+        return Reproduction(empty, tuple(wanted), (), seeds, {}, {}, {}, {}, synthetic(), meter)
     grid = bool({"clients", "clients-delay"} & set(swept))
     sizes = tune(names, many, grid, run)
     tagged = [
@@ -151,24 +156,6 @@ def reproduce(
         sizes,
         {name: dataset(name).note for name in names if dataset(name).note},
         {form: judge_claims(table, form) for form in ("aligned", "arrival")},
-        synthetic,
+        synthetic(),
         meter,
     )
-
-
-def _kept(
-    store: RunStore, figure: str, seeds: int, n_jobs: int | None, progress: bool
-) -> "pd.DataFrame":
-    """The table of a figure that needs no data set: from the store, or computed and kept there."""
-    import pandas as pd
-
-    module = appendix_c if figure == "appendix-c" else regret
-    source = Path(module.__file__ or "").read_bytes()
-    key = digest(figure.encode(), str(seeds).encode(), digest_of_package().encode(), source)
-    found = store.get([key])
-    if not found:
-        compute = appendix_c.appendix_c if figure == "appendix-c" else regret.regret
-        table = compute(seeds, n_jobs=n_jobs, progress=progress)
-        store.put({key: {str(column): table[column].tolist() for column in table}})
-        return table
-    return pd.DataFrame(found[key])

@@ -11,7 +11,7 @@ from fedres.paper.protocol import FIGURES, SCHEMES
 from fedres.paper.reproduction import Reproduction
 from fedres.report.names import COLOURS
 from fedres.report.plots import draw_band, styled
-from fedres.report.theory_figures import appendix_c_figures, regret_figure
+from fedres.report.theory_figures import appendix_c_figures, regret_figure, rules_figure
 from fedres.simulation.intervals import interval
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ def _draw(result: Reproduction) -> Iterator[Drawn]:
             continue
         if name == "regret":
             yield name, title, *regret_figure(result.synthetic[name])
+            rules = "Measured regret of the four rules: the comparison that the paper leaves open"
+            yield "regret-rules", rules, *rules_figure(result.synthetic[name])
             continue
         numbers = summarise(result.table[result.table.figure == name])
         if name in AXES:
