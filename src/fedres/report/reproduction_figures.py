@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 
 from fedres.paper.protocol import FIGURES, SCHEMES
 from fedres.paper.reproduction import Reproduction
+from fedres.report.claim_figures import differences_figure, readings_figure
 from fedres.report.names import COLOURS
 from fedres.report.plots import draw_band, styled
 from fedres.report.theory_figures import appendix_c_figures, regret_figure, rules_figure
@@ -22,6 +23,8 @@ LINES: dict[str, dict[str, Any]] = {
     "central": {"color": COLOURS["central"], "marker": "^"},
     "aligned": {"color": "#9333ea", "marker": "D", "linestyle": "--"},
     "arrival": {"color": COLOURS["fedres"], "marker": "o"},
+    "late": {"color": "#db2777", "marker": "X"},
+    "gradients": {"color": "#7f1d1d", "marker": "*", "linestyle": "--"},
     "arrival-2": {"color": "#0d9488", "marker": "v"},
     "erm": {"color": "#15803d", "marker": "P"},
 }
@@ -42,6 +45,11 @@ def draw(result: Reproduction) -> list[Drawn]:
 
 
 def _draw(result: Reproduction) -> Iterator[Drawn]:
+    if any(result.claims.values()):
+        title = (
+            "What the claims test: differences paired by seed, less the bound they should exceed"
+        )
+        yield "differences", title, *differences_figure(result.claims, title)
     for name in result.figures:
         title = FIGURES[name]
         if name == "appendix-c":
@@ -51,6 +59,9 @@ def _draw(result: Reproduction) -> Iterator[Drawn]:
             yield name, title, *regret_figure(result.synthetic[name])
             rules = "Measured regret of the four rules: the comparison that the paper leaves open"
             yield "regret-rules", rules, *rules_figure(result.synthetic[name])
+            continue
+        if name == "readings":
+            yield name, title, *readings_figure(result)
             continue
         numbers = summarise(result.table[result.table.figure == name])
         if name in AXES:
