@@ -41,7 +41,7 @@ def test_all_figures_on_a_bare_machine(small, tmp_path):
     for name in ("overall", "clients", "delay", "clients-delay-20", "clients-delay-80", "bits"):
         for ending in ("png", "svg", "csv"):
             assert (tmp_path / "figures" / f"{name}.{ending}").stat().st_size > 200
-    assert html.count("<svg") == 10
+    assert html.count("<svg") == 11
     for fetched in ("<link", "<script", "src=", "@import", 'href="http'):
         assert fetched not in html
     claims = json.loads((tmp_path / "claims.json").read_text())
@@ -94,7 +94,7 @@ def test_every_figure_has_cases():
         dict.fromkeys((5, 10, 35), (0.01, 0.001, 0.02, 0.002)),
     )
     for figure in SWEPT:
-        if figure != "readings":
+        if figure not in ("readings", "newcomers"):
             assert list(cases(figure, "digits", sizes, 35, 1, READINGS["library"]))
 
 
@@ -212,6 +212,12 @@ def test_the_readings_figure_is_of_their_runs(small):
     assert row.points == pytest.approx(100 * (by_seed.central - by_seed.independent).mean())
     late = small.table.query("figure == 'readings' and reading == 'late-gradients'")
     assert set(late[late.method == "fedres"].alignment) == {"aligned"}
+
+
+def test_newcomers_begin_with_what_others_have_learned(small):
+    table = small.studies["newcomers"].set_index(["line", "samples"]).accuracy
+    assert table["fedres", 20] > table["independent", 20]
+    assert table["fedres", 5] > table["together", 5]
 
 
 def test_scales(tmp_path, monkeypatch):

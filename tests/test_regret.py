@@ -20,6 +20,13 @@ SETTINGS = [
     {"rounds": 31, "client_weight": [1.0, 0.5, 3.0]},
     {"passes": 2, "shuffle": False},
     {"rounds": 40, "radius": 0.1},
+    {"rounds": 40, "participation": fedres.Participation(join=[0, 9, 20], leave=[30, 40, 40])},
+    {
+        "rounds": 41,
+        "batch": 4,
+        "client_weight": "T/N",
+        "participation": fedres.Participation(share=0.8),
+    },
     {"rounds": 40, "constant": False},
     {"rounds": 40, "method": "independent"},
     {"rounds": 40, "method": "central"},

@@ -88,4 +88,4 @@ def test_without_data_sets_and_from_the_store(tmp_path, monkeypatch):
     first, again = (reproduce(**options) for _ in range(2))
     assert calls == [0, 1, 1, 2]  # what was finished before the stop is not run again
     assert first.data == ()
-    assert again.synthetic["appendix-c"].equals(first.synthetic["appendix-c"])
+    assert again.studies["appendix-c"].equals(first.studies["appendix-c"])

@@ -38,8 +38,8 @@ def reproduce(
 ) -> None:
     """Reproduce the paper: figures, claims judged, one report. Stopped, it resumes.
 
-    Figures: overall, clients, delay, clients-delay, bits, bytes, local-all, readings, appendix-c,
-    regret.
+    Figures: overall, clients, delay, clients-delay, bits, bytes, local-all, newcomers,
+    readings, appendix-c, regret.
 
     Readings: library, vw, vw-default, vw-default-raw, late-gradients, labels-01, labels-12,
     labels-12-unclipped, labels-12-tuned, nearest.

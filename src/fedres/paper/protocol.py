@@ -34,6 +34,7 @@ FIGURES = {
     "bits": "Beyond the paper: bits a residual",
     "bytes": "Beyond the paper: accuracy against bytes sent, with batches of 1 to 25 samples",
     "local-all": "Beyond the paper: local models on all features",
+    "newcomers": "Beyond the paper: the first samples of clients that join later",
     "readings": "What depends on what the paper does not state",
     "appendix-c": "Figures 6 and 7: SGD, ERM and fictitious play",
     "regret": "Measured regret, beside Theorem 2",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fedres.paper.appendix_c import appendix_c
 from fedres.paper.claims import Claim, judge_claims
+from fedres.paper.newcomers import Newcomers, newcomers
 from fedres.paper.protocol import (
     CLIENTS,
     FIGURES,
@@ -26,7 +27,7 @@ from fedres.paper.tuning import tune, tune_adaptive
 from fedres.simulation.parallel import count_cores
 from fedres.simulation.run_store import RunStore
 from fedres.simulation.settings import choose
-from fedres.simulation.sweep import Backend, Case, dataset, run_cases
+from fedres.simulation.sweep import Backend, Case, dataset, fingerprint, run_cases
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +74,7 @@ class Reproduction:
     claims: dict[str, list[Claim]]  # per form of FedRes
     reading: Reading
     missing: dict[tuple[str, str], str]  # why a reading cannot be run on a set
-    synthetic: "dict[str, pd.DataFrame]"  # tables of the figures that need no data set
+    studies: "dict[str, pd.DataFrame]"  # tables of the figures that are no sweeps
     cost: Meter  # of what was computed anew
 
 
@@ -136,8 +137,8 @@ def reproduce(
             )
         if reading.missing(name):
             raise ValueError(reading.missing(name))
-    swept = [figure for figure in with_data if figure != "readings"]
-    sizes: dict[str, StepSizes] = {}
+    swept = [figure for figure in with_data if figure not in ("readings", "newcomers")]
+    sizes: dict[str, StepSizes] = {}  # of sweeps
     tagged: list[Tagged] = []
     if swept:
         grid = bool({"clients", "clients-delay"} & set(swept))
@@ -163,6 +164,22 @@ def reproduce(
         table = run([case for _, case in tagged], "running the figures")
         for tag in ("figure", "scheme", "reading"):
             table[tag] = [tags[tag] for tags, _ in tagged]
+    studies: dict[str, pd.DataFrame] = {}
+    if "newcomers" in with_data:
+        chosen = {name: sizes[name].adaptive for name in sizes}
+        chosen = chosen or tune_adaptive(names, many, run, reading)
+        jobs = [
+            Newcomers(
+                name, fingerprint(name, reading.scale_on(name)), many[name], seed,
+                tuple(sorted(chosen[name].items())), **reading.settings(name),
+            )
+            for name in names
+            for seed in range(seeds)
+        ]  # fmt: skip
+        studies["newcomers"] = newcomers(jobs, store, n_jobs, "newcomers" if progress else None)
+    for name in wanted:
+        if name in SYNTHETIC:
+            studies[name] = STUDIES[name](seeds, store=store, n_jobs=n_jobs, progress=progress)
     return Reproduction(
         table,
         tuple(wanted),
@@ -174,10 +191,6 @@ def reproduce(
         {form: judge_claims(table, form) for form in forms(reading)} if swept else {},
         reading,
         missing,
-        {
-            name: STUDIES[name](seeds, store=store, n_jobs=n_jobs, progress=progress)
-            for name in wanted
-            if name in SYNTHETIC
-        },
+        studies,
         meter,
     )

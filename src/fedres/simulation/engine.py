@@ -10,6 +10,7 @@ from fedres.core import clock
 from fedres.core.delays import Delay, as_delay
 from fedres.core.erm import ErmRule
 from fedres.core.losses import SQUARED, Loss, find_loss
+from fedres.core.participation import Participation
 from fedres.core.sgd import Alignment, Many, One, Play, new_flight
 from fedres.core.steps import Step
 from fedres.simulation.dealing import Deck, new_deck
@@ -49,6 +50,7 @@ def simulate(
     ridge: float | None = None,
     solve_every: int | None = None,
     keep_path: bool = False,
+    participation: Participation | None = None,
     compiled: bool = True,
 ) -> Run:
     """Run one method on a federation and return what happened.
@@ -103,6 +105,9 @@ def simulate(
         Of the methods that minimise: rounds from one argmin to the next; 1 if None.
     keep_path
         Whether `Run.global_path` is kept.
+    participation
+        When clients join and leave, and in which share of the rounds they take part (rounds of
+        `batch` samples); all in all rounds if None. Needs `rounds`.
     compiled
         False runs the same functions without the compiler: the same result, slowly.
 
@@ -123,6 +128,7 @@ def simulate(
     settings = Settings(
         method, options, rounds, passes, as_delay(delay), find_loss(loss), batch, radius,
         client_weight, constant, shuffle, seed, initial_global, initial_local, keep_path,
+        participation,
     )  # fmt: skip
     settings.check(federation)
     if isinstance(options, ErmRule):
@@ -161,7 +167,6 @@ def _play(
         tested = None if federation.test is None else sides.test(compile_)
     seconds = perf_counter() - began
     ledger = sides.ledger(int(deck.stored_sent[0]))
-    seen = settings.rounds or settings.passes * rows.counts
     with np.errstate(invalid="ignore"):  # rounds in which all clients rest have no loss
         return Run(
             federation,
@@ -169,7 +174,7 @@ def _play(
             deck.predictions.T,
             float(deck.loss_by_round.sum() / deck.weight_by_round.sum()),
             deck.loss_by_round / deck.weight_by_round,
-            deck.loss_by_client / seen,
+            deck.loss_by_client / settings.seen(federation),
             *sides.weights(),
             ledger.up,
             ledger.down,

@@ -72,9 +72,12 @@ def rows_seen(federation: Federation, settings: Settings) -> I64:
     if not settings.cycle:
         sent, _ = spread(counts, settings.passes, batch)
         sent = sent.reshape(settings.passes, -1)
+    present = settings.present(federation)
     for i, n in enumerate(counts.tolist()):
         if settings.cycle:
             when = np.arange(seen.shape[1])
+            if present is not None:
+                when = when[np.repeat(present[i], batch)[: len(when)]]
         else:
             k = np.arange(n)
             when = (sent[:, first[i] + k // batch] * batch + k % batch).ravel()
