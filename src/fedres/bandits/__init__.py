@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fedres.bandits.policies import Greedy as Greedy
     from fedres.bandits.policies import Softmax as Softmax
     from fedres.bandits.policies import SquareCB as SquareCB
+    from fedres.bandits.section_5 import paper_bandit as paper_bandit
     from fedres.bandits.simulator import simulate_bandit as simulate_bandit
 
 # Names are imported when first used, as in `fedres` itself: a simulation needs a compiler.
@@ -34,6 +35,7 @@ _NAMES = {
     "environments": ("Catalogue", "Multiclass"),
     "estimates": ("Evaluation", "ReplayLearner", "estimate", "evaluate_log", "joint_policy"),
     "logs": ("Event", "EventLog", "read_events"),
+    "section_5": ("paper_bandit",),
     "policies": ("EpsilonGreedy", "Greedy", "Softmax", "SquareCB"),
     "simulator": ("simulate_bandit",),
 }

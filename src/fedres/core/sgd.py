@@ -320,6 +320,8 @@ def learn_waiting(local: Any, terms: Terms, global_: Any, version: int, message:
 
 @learn_waiting.register
 def _(local: Linear, terms: Terms, global_: Any, version: int, message: Message) -> None:
+    if message.first == message.last:
+        return
     if terms.alignment == _LATE:
         meet_again(terms, global_, version, local, message)
     step_local(terms, local, message)
