@@ -190,10 +190,18 @@ def test_methods_are_asked_only_for_what_they_know():
 @pytest.mark.parametrize(
     ("method", "option", "message"),
     [
-        ("independent", {"local_step": fedres.Adaptive(0.1)}, "leave it out, or .* .fedres.$"),
+        (
+            "independent",
+            {"local_step": fedres.Adaptive(0.1)},
+            "leave it out, or .* .fedres, mixture.$",
+        ),
         ("independent", {"alignment": "late"}, "does not know alignment='late'"),
         ("independent", {"delay": 3}, "sends no messages that could be late: Delay"),
-        ("central", {"residual_bits": 4}, "use a method that does .fedres, fictitious-play."),
+        (
+            "central",
+            {"residual_bits": 4},
+            "use a method that does .fedres, mixture, fictitious-play.",
+        ),
     ],
 )
 def test_what_a_method_does_not_know_is_a_mistake(method, option, message, digits):

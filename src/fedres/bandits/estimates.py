@@ -20,11 +20,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from fedres.bandits.client import STEP, BanditServer
+from fedres.bandits.client import STEP
 from fedres.bandits.decisions import joint_scores
 from fedres.bandits.logs import Event, read_events
 from fedres.bandits.policies import Policy
-from fedres.core.parties import Client
+from fedres.core.parties import Client, Server
+from fedres.core.receipts import number_of
+from fedres.core.rule import Rule
 from fedres.core.steps import Step
 from fedres.core.types import F32, F64, Matrix
 from fedres.core.views import beside
@@ -116,13 +118,13 @@ def estimate(events: Iterable[Event], target: Target) -> Evaluation:
     )
 
 
-def joint_policy(policy: Policy, w_global: F32, w_local: Mapping[int, F32]) -> Target:
+def joint_policy(policy: Policy, w_global: F32, w_local: Mapping[Any, F32]) -> Target:
     """A target that chooses by a fixed pair of models.
 
     Parameters
     ----------
     policy
-        How it explores; an event's id is its turn.
+        How it explores.
     w_global
         The global model, the constant's weight last: the `weights` of a `GlobalModel`.
     w_local
@@ -135,7 +137,7 @@ def joint_policy(policy: Policy, w_global: F32, w_local: Mapping[int, F32]) -> T
         scores = joint_scores(
             event.contexts_global, event.contexts_local, w_global, w_local[event.client]
         )
-        return policy.probabilities(scores, event.id)
+        return policy.probabilities(scores, event.turn)
 
     return target
 
@@ -163,17 +165,20 @@ class ReplayLearner:
         self.policy = policy
         self.method = method
         self.step = step
-        self.clients: dict[int, Client] = {}
-        self.server: BanditServer | None = None
+        self.clients: dict[int | str, Client] = {}
+        self.server: Server | None = None
 
     def __call__(self, event: Event) -> F64:
         """The probabilities of the event's actions, before it is learned from."""
         x_global, x_local = self._views(event)
         if self.server is None:
-            self.server = BanditServer(x_global.shape[1], self.step)
+            self.server = Server(Rule(step=self.step), x_global.shape[1])
         if event.client not in self.clients:
             self.clients[event.client] = Client(
-                self.server.rule, self.server.global_.width, x_local.shape[1], event.client
+                self.server.rule,
+                self.server.global_.width,
+                x_local.shape[1],
+                number_of(event.client),
             )
         client = self.clients[event.client]
         client.refresh(self.server.publish())

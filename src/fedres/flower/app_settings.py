@@ -55,6 +55,13 @@ class AppSettings:
     rounds: int = 20
     seconds: int = 0
     patience: int = 0
+    # A client that was not there for so many seconds is waited for no more: the run ends when all
+    # others are done. If it comes back before, it goes on.
+    absent_after: int = 600
+    # Whether a client's name belongs for good to the node that used it first. Not for nodes
+    # without keys, which Flower gives another id each time they start: there a name is free again
+    # when its node is gone.
+    bind_names: bool = True
     refusals: int = 20  # after so many refused uploads a client is ignored
     history: int = 1000  # old global models, for the alignments other than ``arrival``
     folder: str = "run"  # on the server: checkpoint, log, model and report
@@ -76,7 +83,15 @@ class AppSettings:
                 f"label-low must be less than label-high, not {self.label_low:g} and "
                 f"{self.label_high:g}"
             )
-        for name in ("eta", "radius", "feature_limit", "label_scale", "refusals", "history"):
+        for name in (
+            "eta",
+            "radius",
+            "feature_limit",
+            "label_scale",
+            "refusals",
+            "history",
+            "absent_after",
+        ):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{_dashed(name)} must be positive, not {getattr(self, name)}")
         for name in ("width_global", "width_local", "passes", "rounds", "seconds", "patience"):

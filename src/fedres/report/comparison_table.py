@@ -12,7 +12,7 @@ from fedres.simulation.comparison import SimulatedComparison
 def print_comparison(result: SimulatedComparison) -> None:
     """Print a comparison and its verdict."""
     table = terminal_table(
-        ("method", "accuracy", "loss", "sent up", "sent down", "seconds"),
+        ("method", "accuracy", "loss", "hurt", "sent up", "sent down"),
         comparison_rows(result),
         ("method",),
         title=f"{result.data}: {result.clients} clients, {result.rounds} rounds, round-trip delay "
@@ -21,9 +21,10 @@ def print_comparison(result: SimulatedComparison) -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print(result.verdict())
+    console.print(result.hurt())
     console.print(
-        "Test accuracy and progressive loss with 95% intervals over seeds; bytes of one run, "
-        "seconds of all.",
+        "Test accuracy and progressive loss with 95% intervals over seeds; clients hurt: over "
+        "2% more loss than alone; bytes of one run.",
         style="dim",
     )
 
@@ -35,9 +36,9 @@ def comparison_rows(result: SimulatedComparison) -> list[list[str]]:
             NAMES[method],
             str(result.score(method, "accuracy")),
             str(result.score(method, "loss")),
+            "" if method == "independent" else f"{result.worse_off(method):.1%}",
             decimal(outcome.bytes_up),
             decimal(outcome.bytes_down),
-            f"{outcome.seconds:.3f}",
         ]
         for method, outcome in result.outcomes.items()
     ]

@@ -39,7 +39,10 @@ def write_run(facts: Facts, lines: Sequence[Line], settings: Facts, path: Path) 
     refused = [
         (name, reason, count)
         for name, member in members.items()
-        for reason, count in member["refused"].items()
+        for reason, count in [
+            *member["refused"].items(),
+            *((f"fault of the client: {kind}", count) for kind, count in member["faults"].items()),
+        ]
     ] + [("unknown", reason, count) for reason, count in facts["strangers"].items()]
     plots = [
         loss_plot(lines, list(members)),

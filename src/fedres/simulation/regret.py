@@ -7,7 +7,7 @@ import numpy as np
 
 from fedres.core.best_pair import Samples, best_pair
 from fedres.core.schedule import spread
-from fedres.core.types import F32, F64, I32, I64, Matrix
+from fedres.core.types import F32, F64, I64, Matrix
 from fedres.core.views import client_rows
 from fedres.simulation.federation import Federation, sides
 from fedres.simulation.settings import Settings, choose
@@ -65,39 +65,35 @@ def rows_seen(federation: Federation, settings: Settings) -> I64:
     array([[ 0, -1,  0, -1],
            [ 1,  2,  1,  2]])
     """
-    counts, batch = federation.train.counts, settings.batch
-    seen = np.full((len(counts), settings.total(federation)), -1, np.int64)
-    messages = -(-counts // batch)
-    first = np.concatenate([[0], np.cumsum(messages)])
-    if not settings.cycle:
-        sent, _ = spread(counts, settings.passes, batch)
-        sent = sent.reshape(settings.passes, -1)
-    present = settings.present(federation)
-    for i, n in enumerate(counts.tolist()):
-        if settings.cycle:
-            when = np.arange(seen.shape[1])
-            if present is not None:
-                when = when[np.repeat(present[i], batch)[: len(when)]]
-        else:
-            k = np.arange(n)
-            when = (sent[:, first[i] + k // batch] * batch + k % batch).ravel()
-        seen[i, when] = federation.train.row_start[i] + _dealt(n, i, len(when), settings)
-    return seen
-
-
-def _dealt(rows: int, client: int, samples: int, settings: Settings) -> I32:
-    """The first so many rows that a client sees, pass after pass."""
     # Compiled code takes a moment to load.
     from fedres.core.compiled import compiled
-    from fedres.simulation.dealing import shuffle_rows
+    from fedres.simulation.dealing import deal_all
 
-    passes = np.empty((-(-samples // rows), rows), np.int32)
-    order = np.arange(rows, dtype=np.int32)
-    for epoch in range(len(passes)):
-        if settings.shuffle:
-            compiled(shuffle_rows)(order, 0, rows, settings.seed, client, epoch)
-        passes[epoch] = order
-    return passes.ravel()[:samples]
+    counts, start, total = (
+        federation.train.counts,
+        federation.train.row_start,
+        settings.total(federation),
+    )
+    each = settings.seen(federation)
+    first = np.concatenate([[0], np.cumsum(each)])
+    dealt = np.empty(first[-1], np.int64)
+    compiled(deal_all, allocates=True)(start, first, settings.shuffle, settings.seed, dealt)
+    present = settings.present(federation)
+    if settings.cycle and present is None:
+        return dealt.reshape(len(counts), total)
+    seen = np.full((len(counts), total), -1, np.int64)
+    if present is not None:
+        seen[np.repeat(present, settings.batch, axis=1)[:, :total]] = dealt
+        return seen
+    messages, batch = -(-counts // settings.batch), settings.batch
+    sent, _ = spread(counts, settings.passes, batch)
+    sent = sent.reshape(settings.passes, -1)
+    begun = np.concatenate([[0], np.cumsum(messages)])
+    for i, n in enumerate(counts.tolist()):
+        k = np.arange(n)
+        when = (sent[:, begun[i] + k // batch] * batch + k % batch).ravel()
+        seen[i, when] = dealt[first[i] : first[i + 1]]
+    return seen
 
 
 def _losses_of_best(federation: Federation, settings: Settings, times: I64) -> F64:

@@ -1,6 +1,6 @@
 """The result of a run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 from fedres.core.types import F32, F64, I32, I64
 from fedres.simulation.federation import Federation
 from fedres.simulation.regret import RegretOver, regret_curve
-from fedres.simulation.settings import Settings
+from fedres.simulation.settings import Method, Settings
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,6 +74,10 @@ class Run:
         Time spent in the rounds and on the test rows.
     global_path
         (rounds of `batch` samples + 1, weights): the global model after each, if it was kept.
+    experts
+        Of a mixture: the runs that it mixes, by method; models and path above are FedRes's.
+    expert_weights
+        Of a mixture: (clients, experts), the share of each expert at the end.
     """
 
     federation: Federation
@@ -89,6 +93,8 @@ class Run:
     test_predictions: F32 | None = field(repr=False)
     seconds: float = field(compare=False)
     global_path: F32 | None = field(default=None, repr=False)
+    experts: Mapping[Method, "Run"] = field(default_factory=dict, repr=False)
+    expert_weights: F64 | None = field(default=None, repr=False)
 
     @cached_property
     def accuracy_per_client(self) -> F64:

@@ -31,6 +31,8 @@ def scaled_data(name: str, scale: Scale = "given") -> Dataset:
     data = load_data(name)
     if scale == "given":
         return data
+    if data.deal is not None:
+        raise ValueError(f"{data.name} has one scale only: leave it as given")
     if scale == "raw":
         raw = (
             read_files(SETS[data.name], SETS[data.name].raw_sources) if data.name in SETS else None

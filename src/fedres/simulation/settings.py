@@ -1,7 +1,7 @@
 """What a run is asked to do, checked."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -18,7 +18,7 @@ from fedres.core.steps import Adaptive, Step
 from fedres.core.types import F32, I64
 from fedres.simulation.federation import Federation
 
-Method = Literal["independent", "central", "fedres", "fedres-erm", "fictitious-play"]
+Method = Literal["independent", "central", "fedres", "mixture", "fedres-erm", "fictitious-play"]
 METHODS: tuple[Method, ...] = get_args(Method)
 SGD_METHODS: tuple[Method, ...] = ("independent", "central", "fedres")
 Initial = Sequence[float] | NDArray[np.floating] | Mapping[Any, Any]
@@ -44,9 +44,23 @@ class SgdOptions:
             )
 
 
+@dataclass(frozen=True)
+class MixtureOptions(SgdOptions):
+    """The options of the three that are mixed, and of the mixture itself."""
+
+    switching: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.switching < 1:
+            raise ValueError(f"switching must be from 0 to less than 1, not {self.switching}")
+
+
 Options = SgdOptions | ErmRule
 KNOWN_ALONE = {"independent": {"step"}, "central": {"step", "alignment"}}
-OPTIONS: dict[Method, type[Options]] = dict.fromkeys(SGD_METHODS, SgdOptions) | {
+OPTIONS: dict[Method, type[Options]] = {
+    **dict.fromkeys(SGD_METHODS, SgdOptions),
+    "mixture": MixtureOptions,
     "fedres-erm": ErmRule,
     "fictitious-play": PlayRule,
 }
@@ -173,6 +187,16 @@ class Settings:
             raise ValueError(f"client weights must be numbers from 0 up, not {weights.min()}")
         return weights
 
+    def of_expert(self, method: Method) -> "Settings":
+        """Those of a method that is mixed: what it knows of them."""
+        known = known_by(method)
+        own = {name: value for name, value in vars(self.options).items() if name in known}
+        delay = Delay() if method == "independent" else self.delay
+        return replace(
+            self, method=method, options=options_of(method, **own), delay=delay,
+            keep_path=self.keep_path and method == "fedres",
+        )  # fmt: skip
+
     def residual_span(self, federation: Federation) -> tuple[float, float]:
         """The range that residuals of few bits cover."""
         return self.loss.residuals or _around(federation.label_values)
@@ -213,6 +237,9 @@ class Settings:
             raise ValueError(f"{self.method} needs global features, and there are none")
         if self.method == "independent" and self.delay != Delay():
             raise ValueError(f"independent sends no messages that could be late: {self.delay}")
+        begun = self.initial_global is not None or self.initial_local is not None
+        if self.method == "mixture" and begun:
+            raise ValueError("mixture takes no initial models: the three it mixes begin at zero")
         self.loss.check(federation.train.y)
         if (idle := np.flatnonzero(federation.train.counts == 0)).size:
             raise ValueError(f"client {federation.clients[idle[0]]!r} has no training rows")

@@ -67,6 +67,8 @@ def federate(
         raise ValueError(f"need 1 <= fewest <= samples, not fewest={fewest}, samples={samples}")
     if local not in ("rest", "all"):
         raise ValueError(f"local must be 'rest' or 'all', not {local!r}")
+    if dataset.deal is not None:
+        return dataset.deal(clients, seed)
     rng = np.random.default_rng(seed)
     own_test = dataset.y_test is not None
     rows, test_rows = dataset.rows_by_class
@@ -163,6 +165,10 @@ def relabelled(federation: Federation, labels: Labels) -> Federation:
     low, high = labels
     if labels == (-1.0, 1.0):
         return federation
+    if not np.isin(federation.label_values, (-1.0, 1.0)).all():
+        raise ValueError(
+            f"{federation.name} has labels other than -1 and 1: leave them as they are"
+        )
 
     def coded(rows: Rows) -> Rows:
         return replace(rows, y=np.where(rows.y > 0, high, low).astype(np.float32))

@@ -20,7 +20,15 @@ from fedres.simulation.engine import simulate
 from fedres.simulation.parallel import map_in_processes, with_bar
 from fedres.simulation.run_store import RunStore
 from fedres.simulation.scaling import Scale, scaled_data
-from fedres.simulation.settings import METHODS, SGD_METHODS, Method, choose
+from fedres.simulation.settings import (
+    METHODS,
+    OPTIONS,
+    SGD_METHODS,
+    Method,
+    SgdOptions,
+    choose,
+    known_by,
+)
 from fedres.simulation.split import Labels, federate, relabelled
 
 if TYPE_CHECKING:
@@ -70,10 +78,10 @@ class Case:
     def options(self) -> dict[str, Any]:
         """What its method is asked for, of what not all methods know."""
         own: dict[str, Any] = {"ridge": self.ridge or None}
-        if self.method in SGD_METHODS:
+        if issubclass(OPTIONS[self.method], SgdOptions):
             local = None if self.local_eta is None else self._step(self.local_eta)
             own |= {"step": self._step(self.eta), "local_step": local}
-        if self.method in ("central", "fedres"):
+        if "alignment" in known_by(self.method):
             own["alignment"] = self.alignment
         if self.residual_bits != 32:
             own["residual_bits"] = self.residual_bits
