@@ -33,18 +33,23 @@ def small():
     return reproduce(["digits"], SWEPT, seeds=3, n_jobs=2, reading="library")
 
 
-@pytest.mark.usefixtures("users_style")
-def test_all_figures_on_a_bare_machine(small, tmp_path):
-    page = write_reproduction(small, tmp_path)
-    html = page.read_text()
+@pytest.fixture(scope="module")
+def written(small, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reproduction")
+    write_reproduction(small, folder)
+    return folder
+
+
+def test_all_figures_on_a_bare_machine(small, written):
+    html = (written / "report.html").read_text()
     assert small.many == {"digits": 35}  # fifty are not possible
     for name in ("overall", "clients", "delay", "clients-delay-20", "clients-delay-80", "bits"):
         for ending in ("png", "svg", "csv"):
-            assert (tmp_path / "figures" / f"{name}.{ending}").stat().st_size > 200
+            assert (written / "figures" / f"{name}.{ending}").stat().st_size > 200
     assert html.count("<svg") == 11
     for fetched in ("<link", "<script", "src=", "@import", 'href="http'):
         assert fetched not in html
-    claims = json.loads((tmp_path / "claims.json").read_text())
+    claims = json.loads((written / "claims.json").read_text())
     assert {form: len(found) for form, found in claims.items()} == {
         "aligned": 5,
         "arrival": 5,
@@ -52,9 +57,8 @@ def test_all_figures_on_a_bare_machine(small, tmp_path):
     }
 
 
-def test_a_claim_is_judged_by_the_runs_of_its_figure(small, tmp_path):
-    write_reproduction(small, tmp_path)
-    claims = json.loads((tmp_path / "claims.json").read_text())["arrival"]
+def test_a_claim_is_judged_by_the_runs_of_its_figure(small, written):
+    claims = json.loads((written / "claims.json").read_text())["arrival"]
     near = next(claim for claim in claims if "near winner" in claim["statement"])
     for finding in near["findings"]:
         clients = finding["where"].removeprefix("digits, P = ")
@@ -79,9 +83,8 @@ def test_figures_do_not_use_seeds_that_steps_were_tuned_on(small):
     assert not set(small.table.seed) & set(TUNING_SEEDS)
 
 
-def test_numbers_behind_a_figure_are_those_of_its_runs(small, tmp_path):
-    write_reproduction(small, tmp_path)
-    numbers = pd.read_csv(tmp_path / "figures" / "delay.csv")
+def test_numbers_behind_a_figure_are_those_of_its_runs(small, written):
+    numbers = pd.read_csv(written / "figures" / "delay.csv")
     row = numbers.query("scheme == 'arrival' and delay == 80").iloc[0]
     runs = small.table.query("figure == 'delay' and scheme == 'arrival' and delay == 80")
     assert row.accuracy == pytest.approx(runs.accuracy.mean(), rel=1e-5)
@@ -197,6 +200,20 @@ def test_readings_change_what_is_run():
     assert other.name == "library, labels 1/2, clip off"
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"step": "big"}, "step must be 'tuned' or a positive number, not 'big'"),
+        ({"labels": "2/3"}, "unknown labels '2/3'"),
+        ({"scale": "given,letter=log"}, "unknown scale 'log'"),
+        ({"late": "never"}, "unknown late 'never'"),
+    ],
+)
+def test_readings_that_cannot_be(change, message):
+    with pytest.raises(ValueError, match=message):
+        find_reading("library", **change)
+
+
 def test_the_readings_figure_is_of_their_runs(small):
     figure, numbers = readings_figure(small)
     assert [len(axes.texts) for axes in figure.axes] == [len(READINGS)] * 3
@@ -262,9 +279,6 @@ def test_the_command_writes_a_report_and_resumes(tmp_path):
         (["--figure", "9"], "unknown figure '9': choose one of overall"),
         (["--seeds", "1"], "seeds must be at least 2"),
         (["--reading", "mine"], "unknown reading 'mine': choose one of library"),
-        (["--step", "big"], "step must be 'tuned' or a positive number, not 'big'"),
-        (["--labels", "2/3"], "unknown labels '2/3'"),
-        (["--scale", "given,letter=log"], "unknown scale 'log'"),
         (["--data", "nowhere"], "nowhere"),
         (["--backend", "slurm", "--data", "digits"], "unknown backend 'slurm'"),
     ],

@@ -78,7 +78,9 @@ def readings_figure(result: Reproduction) -> tuple[Figure, "pd.DataFrame"]:
     found = reading_differences(result)
     names = list(dict.fromkeys([*READINGS, result.reading.name]))
     columns = sorted(result.data, key=lambda name: (name in TYPE_1, name not in TYPE_2))
-    figure = Figure(figsize=(2.6 + 1.15 * len(columns), 13.2), layout="constrained")
+    figure = Figure(
+        figsize=(2.6 + 1.15 * len(columns), 1.8 + 1.14 * len(names)), layout="constrained"
+    )
     for axes, (title, (cells, most)) in zip(figure.subplots(3, 1), found.items(), strict=True):
         _cells(axes, names, columns, cells, most)
         axes.set_title(title, loc="left")
@@ -91,8 +93,8 @@ def readings_figure(result: Reproduction) -> tuple[Figure, "pd.DataFrame"]:
     ]
     figure.axes[0].set_xticks(range(len(columns)), shown)
     figure.suptitle(
-        f"Ten readings of the paper, found by search (points, 95% intervals over {result.seeds} "
-        "seeds that\nthe search did not use; bold where the interval excludes 0)",
+        f"{len(names)} readings of the paper, found by search (points, 95% intervals over "
+        f"{result.seeds} seeds\nthat the search did not use; bold where the interval excludes 0)",
         fontweight="bold",
     )
     rows = [
