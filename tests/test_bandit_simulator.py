@@ -19,13 +19,17 @@ from fedres.bandits import (
     Replay,
     Softmax,
     SquareCB,
+    paper_bandit,
     simulate_bandit,
 )
 from fedres.bandits.estimates import estimate, joint_policy
 from fedres.bandits.run_log import events_of
 from fedres.bandits.world import ACTION, EXPLORE, drawn, key_of
+from fedres.core import theory
 from fedres.core.compiled import compiled
 from fedres.core.delays import Delay, as_delay
+from fedres.core.parties import Client, Server
+from fedres.core.rule import Rule
 from fedres.core.schedule import draw_delays, draw_label_delays
 from fedres.simulation.dataset import Dataset
 from fedres.simulation.intervals import interval
@@ -373,6 +377,55 @@ def test_regret_shrinks_as_theory_says():
     gaps = exponent(lambda _: SquareCB(), "all")
     assert gaps.mean + gaps.half < -0.5 + 0.15
     assert gaps.mean - gaps.half > -0.5 - 0.15
+
+
+@pytest.mark.parametrize("delay", [fedres.Delay(), fedres.Delay(up=2, down=3)])
+def test_the_papers_bandit_is_the_aligned_rule_on_exploration_alone(delay):
+    """Clients and server as objects are fed the same decisions, those of every third round."""
+    world, seed, rounds, every = small_world("catalogue", 3), 5, 31, 3
+    steps = {"step": fedres.Sgd(0.2), "local_step": fedres.Sgd(0.3)}
+    options = {
+        "rounds": rounds,
+        "delay": delay,
+        "explore_every": every,
+        "radius": 0.15,
+        "seed": seed,
+    }
+    run = paper_bandit(world, **options, **steps, keep_decisions=True)
+    rule = Rule(**steps, alignment="aligned", radius=0.15, constant=False)
+    server = Server(rule, 3)
+    clients = [Client(rule, 3, 2, client=i) for i in range(world.clients)]
+    published, sent = [server.current()], []
+    for n in range(rounds + 1):
+        for client in clients:
+            client.refresh(published[max(n - delay.down, 0)])
+        if n == rounds:
+            break
+        sent.append([])
+        for i, client in enumerate(clients if (n + 1) % every == 0 else []):
+            offer = world.actions(seed, i, n + 1)
+            contexts = [world.contexts(offer, table) for table in world.tables("fedres")]
+            x = [rows[run.actions[i, n]][None] for rows in contexts]
+            sent[n].append(client.observe(*x, np.float32([run.rewards[i, n]])))
+        for upload in sent[n - delay.up] if n >= delay.up else []:
+            server.apply(upload)
+        published.append(server.publish())
+    np.testing.assert_allclose(run.w_global, server.global_.weights[:3], atol=1e-6)
+    for mine, client in zip(run.w_local, clients, strict=True):
+        np.testing.assert_allclose(mine, client.local.weights[:2], atol=1e-6)
+    free = paper_bandit(world, **options | {"radius": 9.0}, **steps)
+    assert np.linalg.norm(free.w_local, axis=1).max() > 0.15  # so the ball matters
+    assert np.linalg.norm(run.w_local, axis=1).max() <= 0.15 + 1e-6
+
+
+def test_the_papers_bandit_takes_what_theory_says():
+    world = small_world("catalogue", 3)
+    run = paper_bandit(world, rounds=5000, delay=10)
+    shape = dict.fromkeys(
+        ("norm_global", "norm_local", "sigma", "gamma", "gradient", "radius"), 1.0
+    )
+    every = theory.explore_every(5000, world.clients, world.most, **shape)
+    assert run.policy == EpsilonGreedy(explore_every=every)
 
 
 @pytest.mark.parametrize("kind", ["catalogue", "classes"])

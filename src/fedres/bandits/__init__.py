@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fedres.bandits.policies import Softmax as Softmax
     from fedres.bandits.policies import SquareCB as SquareCB
     from fedres.bandits.replay import Replay as Replay
+    from fedres.bandits.section_5 import paper_bandit as paper_bandit
     from fedres.bandits.server import BanditServer as BanditServer
     from fedres.bandits.simulator import simulate_bandit as simulate_bandit
 
@@ -42,6 +43,7 @@ _NAMES = {
     "pending": ("RewardError",),
     "policies": ("EpsilonGreedy", "Greedy", "Softmax", "SquareCB"),
     "replay": ("Replay",),
+    "section_5": ("paper_bandit",),
     "server": ("BanditServer",),
     "simulator": ("simulate_bandit",),
 }

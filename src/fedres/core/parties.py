@@ -98,7 +98,7 @@ class Client:
 
     def _learn_waiting(self, waiting: Waiting) -> None:
         message = whole(waiting.flight)
-        sgd.learn_waiting(self.terms, waiting.global_, 0, waiting.local, message)
+        sgd.learn_waiting(waiting.local, self.terms, waiting.global_, 0, message)
 
     def predict(self, x_global: Matrix, x_local: Matrix) -> F32:
         """f(x^g; w^g) + f(x^l; w_i), clipped to the labels seen; learns nothing."""

@@ -316,13 +316,19 @@ def _(local: Linear, play: Play, n: int) -> None:
         lag = due.lag[U(e)]
         if lag <= n:
             message = message_of(play, back(now, lag, flight.depth), i)
-            learn_waiting(play.terms, play.global_, held(times, n, newest, i), local, message)
+            learn_waiting(local, play.terms, play.global_, held(times, n, newest, i), message)
 
 
-def learn_waiting(
-    terms: Terms, global_: Any, version: int, local: Linear, message: Message
-) -> None:
+@singledispatch
+def learn_waiting(local: Any, terms: Terms, global_: Any, version: int, message: Message) -> None:
     """The step on samples whose use by the server has become visible to the client."""
+    raise TypeError(f"{type(local).__name__} is no local side")
+
+
+@learn_waiting.register
+def _(local: Linear, terms: Terms, global_: Any, version: int, message: Message) -> None:
+    if message.first == message.last:
+        return
     if terms.alignment == _LATE:
         meet_again(terms, global_, version, local, message)
     step_local(terms, local, message)

@@ -135,7 +135,7 @@ class ClientState:
         local = self.memory.local.on(view_of(x_local))
         for c in range(len(y)):
             message = sgd.Message(0, flight, c, c + 1)
-            sgd.learn_waiting(self._terms, global_, 0, local, message)
+            sgd.learn_waiting(local, self._terms, global_, 0, message)
 
     def _global_model(self) -> LinearModel:
         held, rule = self.memory.global_, self.settings.rule

@@ -45,9 +45,13 @@ def comparison_rows(result: SimulatedComparison) -> list[list[str]]:
 
 
 def print_claims(result: Reproduction) -> None:
-    """Print the verdict on every claim, for both forms of FedRes."""
+    """Print the verdict on every claim, for each form of FedRes."""
     rows = [
-        (claims[0].section, claims[0].statement, *(_coloured(claim.verdict) for claim in claims))
+        (
+            claims[0].section,
+            claims[0].statement + (f" ({claims[0].sets})" if claims[0].sets else ""),
+            *(_coloured(claim.verdict) for claim in claims),
+        )
         for claims in zip(*result.claims.values(), strict=True)
     ]
     console = Console(highlight=False)
@@ -61,5 +65,5 @@ def print_claims(result: Reproduction) -> None:
 
 
 def _coloured(verdict: str) -> str:
-    colour = {"holds": "green", "does not hold": "red"}.get(verdict, "yellow")
+    colour = {"holds": "green", "does not hold": "red", "undecided": "yellow"}.get(verdict, "dim")
     return f"[{colour}]{verdict}[/{colour}]"

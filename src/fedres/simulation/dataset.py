@@ -1,7 +1,7 @@
 """Multiclass data sets, by name or by path."""
 
 import gzip
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -14,7 +14,7 @@ import numpy as np
 from fedres.core.types import F32, F64, I64
 from fedres.simulation.data_files import data_folder, find, read
 from fedres.simulation.federation import Federation
-from fedres.simulation.known_sets import SETS, Known
+from fedres.simulation.known_sets import SETS, Known, SetFiles
 from fedres.simulation.shops import generate_shops
 
 
@@ -111,12 +111,20 @@ def _rows_of_digits() -> F64:
 
 
 def _named(known: Known) -> Dataset:
-    found = find(known)
-    if found is None:
+    data = read_files(known, known.sources)
+    if data is None:
         if known.sample and find(SETS[known.sample]):
             return _named(SETS[known.sample])
         command = f"run `fedres data get {known.name}`, or " if known.downloads else ""
         raise ValueError(f"{known.name} is not here: {command}{where_to_put(known)}")
+    return data
+
+
+def read_files(known: Known, sources: Sequence[SetFiles]) -> Dataset | None:
+    """A set from the first of these sources that is here, or None."""
+    found = find(known, sources)
+    if found is None:
+        return None
     source, paths = found
     parts = [
         read(path, (rows, known.features)) for path, rows in zip(paths, known.rows, strict=True)

@@ -10,6 +10,7 @@ from fedres.core import clock
 from fedres.core.delays import Delay, as_delay
 from fedres.core.erm import ErmRule
 from fedres.core.losses import SQUARED, Loss, find_loss
+from fedres.core.participation import Participation
 from fedres.core.sgd import Alignment, Many, One, Play, new_flight
 from fedres.core.steps import Step
 from fedres.simulation.dealing import Deck, new_deck
@@ -52,6 +53,7 @@ def simulate(
     solve_every: int | None = None,
     switching: float | None = None,
     keep_path: bool = False,
+    participation: Participation | None = None,
     compiled: bool = True,
 ) -> Run:
     """Run one method on a federation and return what happened.
@@ -111,6 +113,9 @@ def simulate(
         so that another expert can take over where the world changes; 0 if None.
     keep_path
         Whether `Run.global_path` is kept.
+    participation
+        When clients join and leave, and in which share of the rounds they take part (rounds of
+        `batch` samples); all in all rounds if None. Needs `rounds`.
     compiled
         False runs the same functions without the compiler: the same result, slowly.
 
@@ -131,6 +136,7 @@ def simulate(
     settings = Settings(
         method, options, rounds, passes, as_delay(delay), find_loss(loss), batch, radius,
         client_weight, constant, shuffle, seed, initial_global, initial_local, keep_path,
+        participation,
     )  # fmt: skip
     settings.check(federation)
     # scipy minimises other losses than the squared one, which cannot be compiled
@@ -173,7 +179,6 @@ def _play(federation: Federation, settings: Settings, compile_: Callable[..., An
         tested = None if federation.test is None else sides.test(compile_)
     seconds = perf_counter() - began
     ledger = sides.ledger(int(deck.stored_sent[0]))
-    seen = settings.rounds or settings.passes * rows.counts
     with np.errstate(invalid="ignore"):  # rounds in which all clients rest have no loss
         return Run(
             federation,
@@ -181,7 +186,7 @@ def _play(federation: Federation, settings: Settings, compile_: Callable[..., An
             deck.predictions.T,
             float(deck.loss_by_round.sum() / deck.weight_by_round.sum()),
             deck.loss_by_round / deck.weight_by_round,
-            deck.loss_by_client / seen,
+            deck.loss_by_client / settings.seen(federation),
             *sides.weights(),
             ledger.up,
             ledger.down,

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedres.core.types import F32, F64, I32, I64
 from fedres.simulation.federation import Federation
-from fedres.simulation.regret import regret_curve
+from fedres.simulation.regret import RegretOver, regret_curve
 from fedres.simulation.settings import Method, Settings
 
 
@@ -117,6 +117,25 @@ class Run:
         """Test accuracy, mean over clients."""
         return float(np.nanmean(self.accuracy_per_client))
 
-    def regret(self) -> F64:
-        """The average regret after each round of `batch` samples: see `regret_curve`."""
-        return regret_curve(self.federation, self.settings, self.predictions)
+    def regret(self, over: RegretOver = "weight") -> F64:
+        """The average regret after each round of `batch` samples.
+
+        How much the run lost so far to the pair of models that is best for all the samples it saw,
+        weighted by lambda.
+
+        Parameters
+        ----------
+        over
+            What the sum is divided by: the ``weight`` of the samples so far, or ``PT``, clients
+            times rounds so far, as in equation (1) of the paper.
+
+        Examples
+        --------
+        >>> import fedres
+        >>> x, y = np.ones((3, 1)), [1.0, 1.0, 1.0]
+        >>> uneven = fedres.Federation.from_arrays(x, None, y, client=["ann", "bob", "bob"])
+        >>> run = fedres.simulate(uneven, step=fedres.Sgd(0.25), constant=False)
+        >>> run.regret(), run.regret(over="PT")  # ann rests in the second round
+        (array([1.        , 0.66666667]), array([1. , 0.5]))
+        """
+        return regret_curve(self.federation, self.settings, self.predictions, over)

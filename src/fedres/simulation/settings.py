@@ -11,6 +11,7 @@ from fedres.core.delays import Delay
 from fedres.core.erm import ErmRule, PlayRule
 from fedres.core.losses import Loss
 from fedres.core.messages import check_bits
+from fedres.core.participation import Participation, Present
 from fedres.core.schedule import Plan, plan
 from fedres.core.sgd import ALIGNMENTS, Alignment
 from fedres.core.steps import Adaptive, Step
@@ -110,12 +111,14 @@ class Settings:
     initial_global: Initial | None
     initial_local: Initial | None
     keep_path: bool
+    participation: Participation | None = None
 
     def __post_init__(self) -> None:
+        if self.participation is not None and self.rounds is None:
+            raise ValueError("participation is counted in rounds: say how many with rounds=...")
         rounds = 1 if self.rounds is None else self.rounds
         at_least_1(rounds=rounds, passes=self.passes, batch=self.batch)
-        if self.radius is not None and not 0 < self.radius < np.inf:
-            raise ValueError(f"radius must be a positive number or None, not {self.radius}")
+        check_radius(self.radius)
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be a number from 0 to 2^63 - 1, not {self.seed}")
 
@@ -142,18 +145,37 @@ class Settings:
         """Who acts when."""
         passes = None if self.cycle else (federation.train.counts, self.passes)
         size = len(federation.clients), self.turns(federation), self.batch
-        return plan(*size, delay, waits=waits, frozen=frozen, passes=passes, seed=self.seed)
+        present = self.present(federation)
+        return plan(
+            *size, delay, waits=waits, frozen=frozen, passes=passes, present=present, seed=self.seed
+        )
+
+    def present(self, federation: Federation) -> Present | None:
+        """Who takes part in which round of `batch` samples; None where all always do."""
+        if self.participation is None:
+            return None
+        clients = len(federation.clients)
+        return self.participation.draw(clients, self.turns(federation), self.seed)
+
+    def seen(self, federation: Federation) -> I64:
+        """N_i: samples that each client sees."""
+        if self.rounds is None:
+            return self.passes * federation.train.counts
+        if (present := self.present(federation)) is None:
+            return np.full(len(federation.clients), self.rounds)
+        sizes = np.full(present.shape[1], self.batch)
+        sizes[-1] = self.rounds - self.batch * (len(sizes) - 1)
+        return np.asarray(present @ sizes, np.int64)
 
     def weights(self, federation: Federation) -> F32:
         """lambda_i."""
         clients = len(federation.clients)
         given = self.client_weight
-        if given is None or (isinstance(given, str) and given == "T/N" and self.cycle):
+        if given is None:
             return np.ones(clients, np.float32)
         if isinstance(given, str):
             choose("client_weight", given, ("T/N",))
-            seen = self.passes * federation.train.counts
-            return (self.total(federation) / seen).astype(np.float32)
+            return (self.total(federation) / self.seen(federation)).astype(np.float32)
         if isinstance(given, Mapping):
             if unknown := [client for client in given if client not in federation.clients]:
                 raise ValueError(f"client_weight names client {unknown[0]!r}, who is not there")
@@ -228,6 +250,12 @@ def _around(labels: F32) -> tuple[float, float]:
     low, high = min(float(labels[0]), 0.0), max(float(labels[-1]), 0.0)
     middle, half = (low + high) / 2, (high - low) or 1.0
     return middle - half, middle + half
+
+
+def check_radius(radius: float | None) -> None:
+    """Refuse a ball that holds no models."""
+    if radius is not None and not 0 < radius < np.inf:
+        raise ValueError(f"radius must be a positive number or None, not {radius}")
 
 
 def at_least_1(**counts: int) -> None:
