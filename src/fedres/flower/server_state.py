@@ -300,10 +300,10 @@ class ServerState:
             share = judges.apply(
                 model, client, self.members, upload, lambda: self._learn(terms, side, flight)
             )
+            judges.hear(client, upload)
         except BaseException:
             model.weights[:], model.squares[:], model.reach = before
             raise
-        judges.hear(client, upload)
         self._heard.add(client)
         member.held_back += share < 1
 
