@@ -35,6 +35,16 @@ class Member:
     def note(self, number: int) -> None:
         """Remember that an upload has come."""
         self.beyond.append(number)
+        self._close_up()
+
+    def skip(self, first: int) -> None:
+        """Wait for no upload below a number: a server that was put back has lost those."""
+        if first > self.confirmed:
+            self.confirmed = first
+            self.beyond = [number for number in self.beyond if number >= first]
+            self._close_up()
+
+    def _close_up(self) -> None:
         while self.confirmed in self.beyond:
             self.beyond.remove(self.confirmed)
             self.confirmed += 1
