@@ -409,7 +409,7 @@ def test_what_leaves_a_client_is_uploads_and_nothing_else(tmp_path, shop):
     assert list(reply.content) == ["fedres"]
     record = reply.content["fedres"]
     assert set(record) == {"head", "body"}
-    assert set(json.loads(record["head"])) == {"client", "sent", "done", "error"}
+    assert set(json.loads(record["head"])) == {"client", "sent", "done", "first", "error"}
     sent = Upload.unpack(record["body"], shop.width_global)
     assert len(sent.pack()) == len(record["body"])
     assert list(context.state) == []

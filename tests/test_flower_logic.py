@@ -324,6 +324,29 @@ def test_whatever_happens_uploads_count_once(tmp_path_factory, happenings):
         assert not server.members[client.memory.client].refused
 
 
+def test_a_server_put_back_from_a_backup_loses_what_came_after_and_nothing_else(tmp_path):
+    server, clients = make(tmp_path, "ab")
+    round_(server, clients)
+    server._checkpoint.close()
+    backup = (tmp_path / "run" / CHECKPOINT).read_bytes()
+    server = ServerState(replace(SETTINGS, resume=True), tmp_path / "run")
+    for _ in range(5):
+        round_(server, clients)
+    server._checkpoint.close()
+    (tmp_path / "run" / CHECKPOINT).write_bytes(backup)
+    server = ServerState(replace(SETTINGS, resume=True), tmp_path / "run")
+    for _ in range(3):
+        round_(server, clients)
+    for client in clients.values():
+        member = server.members[client.memory.client]
+        assert (member.confirmed, member.beyond) == (client.memory.next, [])
+        # Those not yet confirmed were made with a model that nobody has any more.
+        assert member.refused == {"model from the future": 2}
+        assert member.applied == 2 + 6
+    lines = read_log(server.folder)
+    assert len({(line["client"], line["number"]) for line in lines}) == len(lines) == 16
+
+
 def test_a_client_that_lost_its_state_is_heard_again(tmp_path):
     server, clients = make(tmp_path, "a")
     for _ in range(3):
@@ -552,11 +575,13 @@ def test_a_client_is_ignored_after_too_many_refusals(tmp_path):
         "",
         "[]",
         "{" * 5000,
-        json.dumps({"client": "a", "sent": [[0, 0.1, 99]], "done": False, "error": ""}),
-        json.dumps({"client": "a", "sent": [[-1, 0.1, 4]], "done": False, "error": ""}),
-        json.dumps({"client": "a", "sent": [[True, 0.1, 4]], "done": False, "error": ""}),
-        json.dumps({"client": "a", "sent": [], "done": 1, "error": ""}),
-        json.dumps({"client": "a", "sent": [], "done": False, "error": "<b> it was the data"}),
+        json.dumps({"client": "a", "sent": [[0, 0.1, 99]], "done": False, "first": 0, "error": ""}),
+        json.dumps({"client": "a", "sent": [[-1, 0.1, 4]], "done": False, "first": 0, "error": ""}),
+        json.dumps(
+            {"client": "a", "sent": [[True, 0.1, 4]], "done": False, "first": 0, "error": ""}
+        ),
+        json.dumps({"client": "a", "sent": [], "done": 1, "first": 0, "error": ""}),
+        json.dumps({"client": "a", "sent": [], "done": False, "first": 0, "error": "<b>"}),
     ],
 )
 def test_a_broken_head_is_refused(tmp_path, head):

@@ -165,8 +165,9 @@ class Jury:
 
 
 def _stacked(parts: list[Matrix]) -> Matrix:
-    if isinstance(parts[0], np.ndarray):
+    if all(isinstance(part, np.ndarray) for part in parts):
         return np.concatenate(parts)
     from scipy import sparse
 
-    return sparse.csr_array(sparse.vstack(parts, format="csr"))
+    # A client may send dense rows now and sparse ones then.
+    return sparse.csr_array(sparse.vstack([sparse.csr_array(part) for part in parts]))

@@ -67,6 +67,7 @@ class ServerState:
         self.settings, self.folder, self.clock = settings, folder, clock
         self.global_ = LinearModel(settings.width_global, settings.rule, settings.rule.step)
         self.session = uuid.uuid4().hex
+        self._started = time.time_ns()
         self.version = 0
         self.rounds = self.before = 0.0
         self.members: dict[str, Member] = {}
@@ -144,7 +145,9 @@ class ServerState:
             waiting = under_way[node]
             wanted = 1 if last or (member and member.done) else IN_FLIGHT - len(waiting)
             for _ in range(wanted):
-                task = Task(self.session, uuid.uuid4().hex, model, have, also, tuple(waiting), last)
+                token = uuid.uuid4().hex
+                order = (have, also, tuple(waiting), self._started, last)
+                task = Task(self.session, token, model, *order)
                 self.flights[task.task] = TaskUnderWay(node, len(model))
                 waiting.append(task.task)
                 new.append((node, task))
@@ -200,6 +203,7 @@ class ServerState:
             self._ask_again.setdefault(flight.node, self.clock() + DONE_REST)
         else:
             self._ask_again.pop(flight.node, None)
+        member.begin_at(reply.first)
         if reply.error:
             self._fault(flight.node, reply.error)
         else:
@@ -300,10 +304,10 @@ class ServerState:
             share = judges.apply(
                 model, client, self.members, upload, lambda: self._learn(terms, side, flight)
             )
+            judges.hear(client, upload)
         except BaseException:
             model.weights[:], model.squares[:], model.reach = before
             raise
-        judges.hear(client, upload)
         self._heard.add(client)
         member.held_back += share < 1
 
