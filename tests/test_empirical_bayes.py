@@ -222,8 +222,8 @@ def test_an_offset_is_added():
         model.predict(frame, shop)
     with pytest.raises(ValueError, match="column 'score' has inf"):
         model.predict(frame.assign(score=np.inf), shop)
-    with pytest.raises(ValueError, match="offset needs all rows at once"):
-        model.partial_fit(rows, y, shop)
+    with pytest.raises(ValueError, match="offset needs many rows to begin with"):
+        FedResRegressor(offset="score").partial_fit(rows, y, shop)
     odds = FedResClassifier(offset="score").fit(frame.assign(score=3.0), y > 0, shop)
     np.testing.assert_allclose(
         odds.predict_proba(frame.assign(score=3.0), shop),
@@ -300,12 +300,12 @@ def test_it_goes_on_learning_from_what_it_knows():
     before = rmse(model.predict(frame[2700:], shop[2700:]), y[2700:])
     model.partial_fit(frame[1500:2700], y[1500:2700], shop[1500:2700])
     after = rmse(model.predict(frame[2700:], shop[2700:]), y[2700:])
-    assert after < 1.03 * before  # the noise of single rows is what steps of SGD cost
+    assert after < before
     new = np.full(1200, 99)
     moved = y[1500:2700] + 3
     model.partial_fit(frame[1500:2700], moved, new)
     assert rmse(model.predict(frame[2700:], new[:300]), y[2700:] + 3) < 2
-    assert len(model.effects_["client"].unique()) == 60
+    assert len(model.effects_["client"].unique()) == 61
 
 
 def test_auto_is_sgd_where_it_is_asked_for_or_bayes_is_too_wide(monkeypatch):
@@ -317,7 +317,7 @@ def test_auto_is_sgd_where_it_is_asked_for_or_bayes_is_too_wide(monkeypatch):
         by_sgd.effects_  # noqa: B018
     with pytest.raises(ValueError, match="sample_weight needs solver='bayes', and passes is for"):
         by_sgd.fit(frame, y, shop, sample_weight=np.ones(300))
-    with pytest.raises(ValueError, match="solver='bayes' needs all rows at once"):
+    with pytest.raises(ValueError, match="solver='bayes' needs many rows to begin with"):
         FedResRegressor(solver="bayes").partial_fit(frame, y, shop)
     with pytest.raises(ValueError, match="level must be between 0 and 1, not 90"):
         FedResRegressor().fit(frame, y, shop).predict_interval(frame, shop, level=90)

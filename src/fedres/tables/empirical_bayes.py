@@ -120,8 +120,9 @@ class Covariance(NamedTuple):
 
     Attributes
     ----------
-    global_, local
-        Variances of weights; local ones by slot, clients one after the other.
+    global_, local, across
+        Variances of weights; local ones by slot, clients one after the other, and the part of them
+        that is the global model's.
     blocks
         Covariances of each client's weights given the global model: lower triangles.
     root_global, root_local
@@ -130,6 +131,7 @@ class Covariance(NamedTuple):
 
     global_: F64
     local: F64
+    across: F64
     blocks: F64 | F32
     root_global: Any
     root_local: Any
@@ -146,8 +148,6 @@ class Solution(NamedTuple):
         Means; local ones by slot, clients one after the other, constants last.
     covariance
         Of all weights, over the noise.
-    precisions
-        One over the variance of each weight given all others, times the noise: of both sides.
     errors
         Quantiles (`LEVELS`) of what each row's label differs from its prediction without it, in
         units of its standard deviation.
@@ -157,7 +157,6 @@ class Solution(NamedTuple):
     w_global: F64
     w_local: F64
     covariance: Covariance
-    precisions: tuple[F64, F64]
     errors: F64
 
 
@@ -199,7 +198,7 @@ class Arrow:
     def __init__(self, shape: ModelShape, data: Encoded, groups: Groups, alive: Any = None) -> None:
         order = np.argsort(data.client, kind="stable")
         client = data.client[order]
-        self.order, self.groups = order, groups
+        self.order, self.groups, self.outputs = order, groups, len(data.y)
         self.models = OnlineModels(shape, len(data.y))
         x_global = with_constant(data.x_global[order], len(groups.of_global))
         if alive is not None and not alive.all():
@@ -276,12 +275,6 @@ class Arrow:
         shared[np.diag_indices_from(shared)] += self.ridge_global[inside]
         self.inside, self.factor = inside, _factor(shared, self.diagonal[inside])
 
-    def precisions(self) -> tuple[F64, F64]:
-        """The diagonal of the normal equations, of both sides."""
-        square = np.repeat(self.weight, np.diff(self.rows.begin_local)) * self.rows.x_local**2
-        own = _sums(self.rows.slots, square, self.slots)
-        return self.diagonal + self.ridge_global, own + self.ridge_local
-
     def sweep(self, target: F64, w_global: F64, w_local: F64) -> tuple[F64, F64]:
         """What is left for the global side, and the local models, which replace w_local."""
         from fedres.core.compiled import compiled
@@ -319,9 +312,15 @@ class Arrow:
         _, w_local = self.sweep(target[:, None], w_global, nothing[1] * 0)
         return w_global[:, 0], w_local[:, 0]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the root of the covariance is found, and not drawn."""
+        numbers = self.width * self.slots * self.outputs
+        return bool(self.width <= WHOLE_ROOT and numbers <= MOST_WHOLE)
+
     def draws(self, seed: int) -> "Draws":
         """Random numbers that a root of the covariance is made of; none where it is whole."""
-        if self.width <= WHOLE_ROOT and self.width * self.slots <= MOST_WHOLE:
+        if self.is_whole:
             return Draws(np.eye(self.width), None, None)
         rng = np.random.default_rng(seed)
         count = int(np.clip(MOST_DRAWN // max(1, self.slots), FEWEST_DRAWS, DRAWS))
@@ -349,12 +348,15 @@ class Arrow:
             root = self.solve(right, begin, close)
             variances = (root**2).sum(axis=1)
         _, across = self.sweep(np.zeros((0, 0)), root, np.zeros((self.slots, root.shape[1])))
-        place = np.arange(self.slots) - np.repeat(
-            self.rows.first_slot[:-1], np.diff(self.rows.first_slot)
-        )
+        place = self.places()
         corner = np.repeat(self.rows.first_cell[:-1], np.diff(self.rows.first_slot))
-        own = self.blocks[corner + place * (place + 3) // 2]
-        return Covariance(variances, own + (across**2).sum(axis=1), self.blocks, root, across)
+        own, added = self.blocks[corner + place * (place + 3) // 2], (across**2).sum(axis=1)
+        return Covariance(variances, own + added, added, self.blocks, root, across)
+
+    def places(self) -> I64:
+        """The place of each slot in the block of its client."""
+        first = self.rows.first_slot
+        return np.asarray(np.arange(self.slots) - np.repeat(first[:-1], np.diff(first)))
 
     def mean_squares(self) -> F64:
         """Of each group: the mean over rows of the sum of squares of its features."""
@@ -379,6 +381,8 @@ class Arrow:
         out = np.zeros(len(self.client))
         compiled(row_variances, allocates=True)(
             self.rows,
+            self.places().astype(np.int32),
+            self.rows.first_cell,
             self.client,
             side.blocks,
             side.root_global,
@@ -546,7 +550,7 @@ def solve_for(arrow: Arrow, labels: Labels, variances: Variances, seed: int) -> 
     side = side._replace(**{name: getattr(side, name).astype(np.float32) for name in names})
     arrow.blocks = arrow.products = np.zeros(0)
     errors = _errors(arrow, labels, side, score, variances.noise)
-    return Solution(variances, w_global, w_local, side, arrow.precisions(), errors)
+    return Solution(variances, w_global, w_local, side, errors)
 
 
 def _errors(arrow: Arrow, labels: Labels, found: Covariance, score: F64, noise: float) -> F64:
@@ -581,30 +585,19 @@ def train(
 
 
 def models_of(shape: ModelShape, arrow: Arrow, found: list[Solution]) -> OnlineModels:
-    """The means as models that predict, and that go on learning from there.
-
-    The sums of squares begin where the next adaptive step of each weight is that of Bayes for it
-    alone, all others being known.
-    """
-    slope = 2 if shape.loss == "squared" else 1
-
-    def squares(precisions: Any) -> F32:
-        return np.asarray((slope * shape.eta * np.asarray(precisions)) ** 2, np.float32)
-
+    """The means as models that predict."""
     w_global = np.stack([one.w_global for one in found]).astype(np.float32)
-    shared = np.stack([squares(one.precisions[0]) for one in found])
+    w_local = np.stack([one.w_local for one in found], axis=1).astype(np.float32)
     if not w_global.shape[1]:  # a side without a model has room for one number
-        w_global, shared = (np.zeros((len(found), 1), np.float32) for _ in range(2))
-    first = found[0].variances
-    prior = max(float(first.of_groups[-1]) if len(first.of_groups) else 0.0, NOTHING)
+        w_global = np.zeros((len(found), 1), np.float32)
     return OnlineModels.unpack(
-        shape._replace(shrinkage=float(squares(first.noise / prior))),
-        {"weights": w_global, "squares": np.maximum(shared, SMALLEST)},
+        shape,
+        {"weights": w_global, "squares": np.full_like(w_global, SMALLEST)},
         {
             "start": arrow.rows.first_slot,
             "columns": arrow.columns.astype(np.int32),
-            "weights": np.stack([one.w_local for one in found], axis=1).astype(np.float32),
-            "squares": np.stack([squares(one.precisions[1]) for one in found], axis=1),
+            "weights": w_local,
+            "squares": np.full_like(w_local, SMALLEST),
         },
     )
 

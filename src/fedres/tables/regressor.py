@@ -48,11 +48,16 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         ``bayes`` fits both models to all rows at once and finds how much to shrink each column's
         weights from the rows, so that a client with three rows is left to the global model;
         ``sgd`` learns row by row, the adaptive step on both sides. By default (``auto``) `fit` is
-        ``bayes`` unless an option of ``sgd`` is given or local models are too wide, and all else
-        is ``sgd``, which also goes on learning from what ``bayes`` found.
+        ``bayes`` unless an option of ``sgd`` is given or local models are too wide, and what begins
+        with `partial_fit` or `learn_one` is ``sgd``. After a `fit` by ``bayes`` these go on from
+        what it knows, weights and their covariances, under the variances that it found.
     offset
         A column of X that holds a score already: it is added to the sum of both models, in units
         of the label (of counts: of their logarithm; of classes: log odds). Needs ``bayes``.
+    forgetting_factor
+        Below 1, a client's own model forgets while `partial_fit` and `learn_one` go on from
+        ``bayes``: at each row of the client it keeps this share of what is known of it, so that
+        with 0.99 about the last hundred rows count.
     eta
         Step size of ``sgd``.
     shrinkage
@@ -122,6 +127,7 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         shared: SharedKind | Any = "linear",
         solver: Solver = "auto",
         offset: str | None = None,
+        forgetting_factor: float = 1.0,
         eta: float | None = None,
         shrinkage: float | None = None,
         passes: int | None = None,
@@ -136,6 +142,7 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
             shared=shared,
             solver=solver,
             offset=offset,
+            forgetting_factor=forgetting_factor,
             eta=eta,
             shrinkage=shrinkage,
             passes=passes,
@@ -181,7 +188,7 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         """Bounds between which each row's label lies in so many of all cases: (rows, 2).
 
         How errors are spread is learned from the errors of training rows, each predicted as if it
-        had not been among them. What `fit` knew is what counts: rows learned later narrow nothing.
+        had not been among them.
 
         Examples
         --------
@@ -206,7 +213,7 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         known = self._known
         table, client, _ = self._split(X, client, reset=False, learn=False)
         numbers = self._clients.find(client, table.shape[0])
-        variances = known.variances_of(self._groups, *self._views(table), numbers)
+        variances = known.variances_of(self._models, *self._views(table), numbers)
         return float(known.noise[0]), variances
 
     def score(self, X: Any, y: Any, client: Any = None, sample_weight: Any = None) -> float:
