@@ -42,7 +42,7 @@ def batch_weights(model, X, y, client):
     variances = empirical_bayes.Variances(known.variances[0], float(known.noise[0]), alive)
     found = solve_for(arrow, labels_of(shape, data, arrow, 0), variances, 0)
     owner = np.repeat(np.arange(len(model.clients_)), np.diff(arrow.rows.first_slot))
-    slots = model._models.slots.find(owner * len(model._groups.of_local) + arrow.columns)
+    slots = model._models.slots.find(owner * len(model._groups.of_local) + arrow.columns) - 1
     return found, owner, slots, arrow
 
 
@@ -54,7 +54,7 @@ def test_going_on_is_the_fit_to_all_rows_under_the_same_variances(method):
     found, owner, slots, arrow = batch_weights(model, *data)
     if method != "independent":
         np.testing.assert_allclose(model._models.w_global[0], found.w_global, atol=2e-4)
-    np.testing.assert_allclose(model._models.w_local[0, slots], found.w_local, atol=2e-4)
+    np.testing.assert_allclose(model._models.w_local[0, slots + 1], found.w_local, atol=2e-4)
     if method == "central":
         return
     # ... and so are standard errors and the spread of predictions

@@ -232,11 +232,10 @@ def row_variances(
     root_local: F32,
     out: F64,
 ) -> None:
-    """x_l' C x_l + |x_g' root_global + x_l' root_local|^2 of every row.
+    """x_l' C x_l + |x_g' root_global + x_l' root_local|^2 of every row; a slot of -1 is not there.
 
     Rows may be in any order, so that each names its client, -1 for one that is not known; `place`
-    is that of each slot in the block of its client, negative where a slot is nobody's, and `corner`
-    the first cell of each block.
+    is that of each slot in the block of its client, and `corner` the first cell of each block.
     """
     across = np.zeros(root_global.shape[1])
     for n in range(len(client)):
@@ -248,14 +247,14 @@ def row_variances(
         total, i = 0.0, client[n]
         if i >= 0:
             for e in range(rows.begin_local[n], rows.begin_local[n + 1]):
-                a, value = place[rows.slots[e]], rows.x_local[e]
-                if a < 0:
+                if rows.slots[e] < 0:
                     continue
+                a, value = place[rows.slots[e]], rows.x_local[e]
                 for k in range(len(across)):
                     across[k] += value * root_local[rows.slots[e], k]
                 for f in range(rows.begin_local[n], rows.begin_local[n + 1]):
-                    b = place[rows.slots[f]]
-                    if b >= 0:
+                    if rows.slots[f] >= 0:
+                        b = place[rows.slots[f]]
                         total += value * rows.x_local[f] * blocks[corner[i] + cell(a, b)]
         for k in range(len(across)):
             total += across[k] * across[k]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[Any]
+FIRST = np.int32(1)  # slot of `OnlineModels`; those of a posterior count from 0
 
 
 @dataclass
@@ -75,7 +76,7 @@ class Posterior:
         rows = arrow.rows
         prior = np.stack([one.variances.of_groups for one in found])
         noise = np.array([one.variances.noise for one in found])
-        slots = np.arange(1, arrow.slots + 1, dtype=np.int32)
+        slots = np.arange(arrow.slots, dtype=np.int32)
         most = np.append(prior, np.full((len(found), 1), np.inf), axis=1)[:, arrow.groups.of_global]
         return cls(
             arrow.groups,
@@ -89,12 +90,12 @@ class Posterior:
             np.stack([one.root_global for one in roots])
             if roots
             else np.zeros((len(found), arrow.width, 0), np.float32),
-            np.stack([np.pad(one.root_local, ((1, 0), (0, 0))) for one in roots])
+            _stack([one.root_local for one in roots])
             if roots
-            else np.zeros((len(found), arrow.slots + 1, 0), np.float32),
+            else np.zeros((len(found), arrow.slots, 0), np.float32),
             _sorted_blocks(rows.first_slot, rows.first_cell, slots, arrow.columns),
             _stack([np.asarray(one.blocks, np.float32) for one in sides]),
-            np.stack([np.pad(one.across, (1, 0)) for one in sides]).astype(np.float32),
+            np.stack([one.across for one in sides]).astype(np.float32),
         )
 
     def pack(self, clients: int) -> tuple[dict[str, Any], dict[str, Array], dict[str, Array]]:
@@ -133,10 +134,12 @@ class Posterior:
         """What `pack` gave."""
         start, size = local["start"], max(1, len(groups.of_local))
         client = np.repeat(np.arange(len(start) - 1), np.diff(start))
-        slots = models.slots.find(client * size + local["columns"])
+        slots = models.slots.find(client * size + local["columns"]) - FIRST
 
         def by_slot(values: Array) -> Array:
-            out = np.zeros((len(values), models.slots.count, *values.shape[2:]), values.dtype)
+            out = np.zeros(
+                (len(values), models.slots.count - FIRST, *values.shape[2:]), values.dtype
+            )
             out[:, slots] = values
             return out
 
@@ -178,11 +181,11 @@ class Posterior:
         begin = np.append(0, np.cumsum(has_variance))[own.begin]
         columns, values = own.at[has_variance], own.values[has_variance]
         keys = client[of_row] * max(1, len(self.groups.of_local)) + columns
-        slots = models.slots.add(keys)
+        slots = models.slots.add(keys) - FIRST
         models.make_room()
         self._make_room(client, client[of_row], columns, slots)
         rows = shared, Entries(values, slots, begin)
-        count, kind = models.slots.count, KINDS.index(models.settings.loss)
+        count, kind = models.slots.count - FIRST, KINDS.index(models.settings.loss)
         width = self.shared.shape[1] if self.is_whole else 0
         prior, out = self._prior(), np.empty((models.outputs, len(client)), np.float32)
         run = compiled(assimilate, allocates=True)
@@ -190,7 +193,7 @@ class Posterior:
             q = self.variance_global[k]
             belief = Belief(
                 models.w_global[k],
-                models.w_local[k],
+                models.w_local[k, FIRST:],
                 np.zeros_like(q) if self.is_whole else q,
                 self.root_global[k, :, :width],
                 self.root_local[k, :count, :width],
@@ -214,7 +217,7 @@ class Posterior:
         shared, own = entries(x_global, len(self.groups.of_global)), self._own(x_local)
         of_row = np.repeat(np.arange(len(client)), np.diff(own.begin))
         keys = client[of_row] * max(1, len(self.groups.of_local)) + own.at
-        slots = models.slots.find(np.where(client[of_row] < 0, -1, keys))
+        slots = models.slots.find(np.where(client[of_row] < 0, -1, keys)) - FIRST
         rows = SortedRows(*shared, own.values, slots, own.begin, *(np.zeros(1, np.int64),) * 3)
         root_global, root_local = self.root_global[0], self.root_local[0]
         if self.is_whole and len(self.shared[0]):
@@ -224,7 +227,7 @@ class Posterior:
         blocks, run = self.blocks, compiled(row_variances, allocates=True)
         run(rows, blocks.place, blocks.corner, client, self.cells[0], root_global, root_local, out)
         prior = self.variances[0][self.groups.of_local][own.at] * own.values**2
-        out = self.noise[0] * out + np.bincount(of_row[slots == 0], prior[slots == 0], len(client))
+        out = self.noise[0] * out + np.bincount(of_row[slots < 0], prior[slots < 0], len(client))
         return np.asarray(out + self._never_seen(shared))
 
     def quantiles(self, level: float) -> tuple[float, float]:
@@ -269,7 +272,7 @@ class Posterior:
                 {
                     "client": np.array(ids)[client],
                     "column": np.array([*names, "constant"], object)[blocks.column[slots]],
-                    "effect": scale * models.w_local[k, slots].astype(np.float64),
+                    "effect": scale * models.w_local[k, slots + FIRST].astype(np.float64),
                     "standard_error": scale * np.sqrt(variance[k]),
                 }
             )
@@ -383,10 +386,10 @@ def _stack(arrays: list[Any]) -> Array:
 def _sorted_blocks(start: I64, corner: I64, slots: I32, columns: I32 | I64) -> Blocks:
     """Blocks of clients one after another."""
     size = np.diff(start)
-    place, column = (np.full(len(slots) + 1, -1, np.int32) for _ in range(2))  # slot 0 is nobody's
+    place, column = (np.empty(len(slots), np.int32) for _ in range(2))
     place[slots] = np.arange(len(slots)) - np.repeat(start[:-1], size)
     column[slots] = columns
-    used = np.array([len(slots), corner[-1], len(slots) + 1])
+    used = np.array([len(slots), corner[-1], len(slots)])
     return Blocks(start[:-1].copy(), size, corner[:-1].copy(), slots, place, column, used)
 
 
