@@ -163,12 +163,12 @@ def test_few_rows_a_client_and_many_columns():
 @pytest.mark.parametrize("level", [0.5, 0.9])
 @pytest.mark.parametrize("noise", ["normal", "skewed"])
 def test_intervals_cover(level, noise):
-    frame, y, shop = shops(6000, 300, 100, noise=0.0)
+    frame, y, shop = shops(9000, 450, 100, noise=0.0)
     rng = np.random.default_rng(1)
-    y = y + (rng.normal(size=6000) if noise == "normal" else rng.exponential(size=6000))
-    known = (shop < 280) & (np.arange(6000) < 4000)
+    y = y + (rng.normal(size=9000) if noise == "normal" else rng.exponential(size=9000))
+    known = (shop < 300) & (np.arange(9000) < 6000)
     model = FedResRegressor().fit(frame[known], y[known], shop[known])
-    for rows in (~known & (shop < 280), shop >= 280):
+    for rows in (~known & (shop < 300), shop >= 300):
         low, high = model.predict_interval(frame[rows], shop[rows], level=level).T
         assert abs(((low <= y[rows]) & (y[rows] <= high)).mean() - level) < 0.04
     old, new = (
@@ -205,6 +205,20 @@ def test_a_weight_is_so_many_rows():
     np.testing.assert_allclose(
         *(m.variance_components_["variance"] for m in (weighted, repeated)), rtol=1e-4
     )
+
+
+def test_intervals_of_new_clients_are_spread_as_clients_are():
+    # The noise has long tails and clients have none: most rows of a client lie close together.
+    rng = np.random.default_rng(0)
+    shop, x = np.repeat(np.arange(900), 6), rng.normal(size=5400)
+    y = x + rng.normal(size=900)[shop] + 0.3 * rng.standard_t(2.5, 5400)
+    rest, frame = shop < 600, pd.DataFrame({"x": x})
+    model = FedResRegressor(local_features=[]).fit(frame[rest], y[rest], shop[rest])
+    with pytest.warns(UserWarning, match="knows no client"):
+        low, high = model.predict_interval(frame[~rest], shop[~rest], level=0.5).T
+    assert 0.45 < ((low < y[~rest]) & (y[~rest] < high)).mean() < 0.55
+    of_rows = np.ptp(model._posterior.quantiles(0.5), axis=1)
+    assert of_rows[0] < 0.85 * of_rows[1]
 
 
 def test_an_offset_is_added():

@@ -149,8 +149,8 @@ class Solution(NamedTuple):
     covariance
         Of all weights, over the noise.
     errors
-        Quantiles (`LEVELS`) of what each row's label differs from its prediction without it, in
-        units of its standard deviation.
+        Quantiles (`LEVELS`) of what each row's label differs from its prediction without it, and
+        without its client, in units of its standard deviation: (2, levels).
     """
 
     variances: "Variances"
@@ -374,8 +374,8 @@ class Arrow:
         own = sparse.csr_array((rows.x_local, rows.slots, rows.begin_local), (n, self.slots))
         return np.asarray(shared @ w_global + own @ w_local)
 
-    def variances_of_rows(self, side: Covariance) -> F64:
-        """The posterior variance of every row's score, over the noise."""
+    def variances_of_rows(self, side: Covariance, is_known: bool = True) -> F64:
+        """Variances of the scores of rows over the noise; of the global part if not `is_known`."""
         from fedres.core.compiled import compiled
 
         out = np.zeros(len(self.client))
@@ -383,7 +383,7 @@ class Arrow:
             self.rows,
             self.places().astype(np.int32),
             self.rows.first_cell,
-            self.client,
+            self.client if is_known else np.full_like(self.client, -1),
             side.blocks,
             side.root_global,
             side.root_local,
@@ -549,18 +549,38 @@ def solve_for(arrow: Arrow, labels: Labels, variances: Variances, seed: int) -> 
     names = ("blocks", "root_global", "root_local")
     side = side._replace(**{name: getattr(side, name).astype(np.float32) for name in names})
     arrow.blocks = arrow.products = np.zeros(0)
-    errors = _errors(arrow, labels, side, score, variances.noise)
+    errors = _errors(arrow, labels, side, score, w_global, variances)
     return Solution(variances, w_global, w_local, side, errors)
 
 
-def _errors(arrow: Arrow, labels: Labels, found: Covariance, score: F64, noise: float) -> F64:
-    """Quantiles of standardised errors of each row's prediction had it not been learned from."""
+def _errors(
+    arrow: Arrow,
+    labels: Labels,
+    found: Covariance,
+    score: F64,
+    w_global: F64,
+    variances: Variances,
+) -> F64:
+    """Quantiles of standardised errors of each row's prediction had it not been learned from.
+
+    The second ones are those of rows whose client is not known, which are spread otherwise: as the
+    clients are, and not as the noise. A single client hardly moves the global model.
+    """
     target, weight = labels.working(score)
+    if labels.loss != "squared" or len(target) < ENOUGH_ERRORS:
+        return np.stack([ndtri(LEVELS)] * 2)
+    noise = variances.noise
     leverage = (weight * arrow.variances_of_rows(found)).clip(0, 1 - 1e-6)
-    errors = (target - score) * np.sqrt(weight / noise / (1 - leverage))
-    if labels.loss != "squared" or len(errors) < ENOUGH_ERRORS:
-        return np.asarray(ndtri(LEVELS))
-    return np.asarray(np.quantile(errors, LEVELS))
+    known = np.quantile((target - score) * np.sqrt(weight / noise / (1 - leverage)), LEVELS)
+    if len(np.unique(arrow.client)) < ENOUGH_ERRORS:
+        return np.stack([known, known])
+    own = sparse.csr_array(
+        (arrow.rows.x_local**2, arrow.rows.slots, arrow.rows.begin_local),
+        (len(target), arrow.slots),
+    ) @ (variances.of_groups[arrow.group_of_slot] / noise)
+    spread = 1 / weight + own + arrow.variances_of_rows(found, is_known=False)
+    left = target - arrow.scores(w_global, np.zeros(arrow.slots))
+    return np.stack([known, np.quantile(left / np.sqrt(noise * spread), LEVELS)])
 
 
 def train(

@@ -38,7 +38,7 @@ class Posterior:
     mean_squares
         Of each group: the mean over rows of the sum of squares of its features.
     errors
-        Quantiles of standardised errors, of the first output.
+        Quantiles of standardised errors of the first output, of known clients and of new ones.
     is_whole
         Whether roots are exact, and not drawn at random; drawn ones are of the first output only.
     variance_global
@@ -230,12 +230,15 @@ class Posterior:
         out = self.noise[0] * out + np.bincount(of_row[slots < 0], prior[slots < 0], len(client))
         return np.asarray(out + self._never_seen(shared))
 
-    def quantiles(self, level: float) -> tuple[float, float]:
-        """Between which errors lie in so many of all cases, in units of the standard deviation."""
+    def quantiles(self, level: float) -> F64:
+        """Between which errors lie in so many of all cases, in units of the standard deviation.
+
+        The first pair is for known clients, the second for new ones.
+        """
         sides = np.array([1 - level, 1 + level]) / 2
         inside = (sides >= LEVELS[0]) & (sides <= LEVELS[-1])
-        low, high = np.where(inside, np.interp(sides, LEVELS, self.errors), ndtri(sides))
-        return float(low), float(high)
+        kept = np.stack([np.interp(sides, LEVELS, errors) for errors in self.errors])
+        return np.asarray(np.where(inside, kept, ndtri(sides)))
 
     def components(self, scale: float, outputs: list[Any]) -> "pd.DataFrame":
         """How much of the labels' variance is whose."""

@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import assert_all_finite, column_or_1d
 
-from fedres.core.types import F64
+from fedres.core.types import F64, I64
 from fedres.simulation.settings import choose
 from fedres.tables.encoder import EstimatorMethod, Names
 from fedres.tables.estimator import SharedKind, Solver
@@ -188,7 +188,7 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         """Bounds between which each row's label lies in so many of all cases: (rows, 2).
 
         How errors are spread is learned from the errors of training rows, each predicted as if it
-        had not been among them.
+        had not been among them, and for new clients as if none of their client's had.
 
         Examples
         --------
@@ -205,16 +205,22 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         values, deviation = self.predict(X, client, return_std=True)
         if isinstance(self._labels, CountLabels):
             return _count_bounds(values, deviation**2, level)
-        ends = np.array(self._known.quantiles(level))
-        return np.asarray(values[:, None] + deviation[:, None] * ends)
+        is_new = (self._table_and_numbers(X, client)[1] < 0).astype(int)
+        return np.asarray(
+            values[:, None] + deviation[:, None] * self._known.quantiles(level)[is_new]
+        )
 
     def _spread(self, X: Any, client: Any) -> tuple[float, F64]:
         """The variance of the noise, and that of each row's score, in units of the models."""
         known = self._known
-        table, client, _ = self._split(X, client, reset=False, learn=False)
-        numbers = self._clients.find(client, table.shape[0])
+        table, numbers = self._table_and_numbers(X, client)
         variances = known.variances_of(self._models, *self._views(table), numbers)
         return float(known.noise[0]), variances
+
+    def _table_and_numbers(self, X: Any, client: Any) -> tuple[Any, I64]:
+        """Features, and the number of each row's client, -1 where it is not known."""
+        table, client, _ = self._split(X, client, reset=False, learn=False)
+        return table, self._clients.find(client, table.shape[0])
 
     def score(self, X: Any, y: Any, client: Any = None, sample_weight: Any = None) -> float:
         """R^2 of the predictions."""
