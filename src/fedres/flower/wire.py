@@ -12,6 +12,11 @@ LONGEST_HEAD = 100_000
 LONGEST_NAME = 100
 
 
+def fit_name(name: str) -> bool:
+    """Whether a client may be called that."""
+    return 1 <= len(name) <= LONGEST_NAME and name.isprintable()
+
+
 @dataclass(frozen=True)
 class Task:
     """One message to a client.
@@ -65,7 +70,7 @@ class Reply:
     >>> Reply.unpack('{"client": 3}', b"")
     Traceback (most recent call last):
         ...
-    ValueError: the head of a reply is broken
+    ValueError: broken head
     """
 
     client: str  # the name it has for itself; nodes may come back under new ids
@@ -81,14 +86,13 @@ class Reply:
 
     @classmethod
     def unpack(cls, head: Any, body: Any) -> "Reply":
-        """Read head and body; a server trusts nobody."""
+        """Read head and body, or say in two words what is wrong; a server trusts nobody."""
         try:
             if not isinstance(body, bytes) or len(head) > LONGEST_HEAD:
                 raise ValueError
             values = json.loads(head)
             client, done, error = values["client"], values["done"], values["error"]
-            fine = isinstance(client, str) and client.isprintable() and isinstance(done, bool)
-            fine &= 1 <= len(client) <= LONGEST_NAME
+            fine = isinstance(client, str) and isinstance(done, bool)
             fine &= isinstance(error, str) and (not error or error.isidentifier())
             sent, at = [], 0
             for number, loss, size in values["sent"]:
@@ -98,6 +102,8 @@ class Reply:
                 at += size
             if not fine or at != len(body):
                 raise ValueError
-        except (ValueError, TypeError, KeyError, RecursionError):
-            raise ValueError("the head of a reply is broken") from None
+        except Exception:  # whatever a stranger's text does to the reader, it is the stranger's
+            raise ValueError("broken head") from None
+        if not fit_name(client):
+            raise ValueError("unfit name")
         return cls(client, tuple(sent), done, error)
