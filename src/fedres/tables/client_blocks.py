@@ -95,6 +95,14 @@ def add_scores(begin: I64, place: I32, x: F32, w: F64, out: F64) -> None:
 
 
 @apart
+def add_variances(begin: I64, place: I32, x: F32, variance: F64, out: F64) -> None:
+    """Add the variance that independent weights of one view give to the score of every row."""
+    for n in range(len(begin) - 1):
+        for e in range(begin[n], begin[n + 1]):
+            out[n] += x[e] * x[e] * variance[place[e]]
+
+
+@apart
 def local_products(rows: SortedRows, weight: F64, out: F64) -> None:
     """X_l' W X_l, block by block."""
     for i in range(len(rows.first_row) - 1):
@@ -328,11 +336,19 @@ def condense_slots(
 
 @apart
 def row_variances(
-    rows: SortedRows, client: I64, blocks: F32, root_global: F32, root_local: F32, out: F64
+    rows: SortedRows,
+    place: I32,
+    corner: I64,
+    client: I64,
+    blocks: F32,
+    root_global: F32,
+    root_local: F32,
+    out: F64,
 ) -> None:
     """x_l' C x_l + |x_g' root_global + x_l' root_local|^2 of every row; a slot of -1 is not there.
 
-    Rows may be in any order, so that each names its client, -1 for one that is not known.
+    Rows may be in any order, so that each names its client, -1 for one that is not known; `place`
+    is that of each slot in the block of its client, and `corner` the first cell of each block.
     """
     across = np.zeros(root_global.shape[1])
     for n in range(len(client)):
@@ -343,17 +359,16 @@ def row_variances(
                 across[k] += value * root_global[column, k]
         total, i = 0.0, client[n]
         if i >= 0:
-            slot, corner = rows.first_slot[i], rows.first_cell[i]
             for e in range(rows.begin_local[n], rows.begin_local[n + 1]):
                 if rows.slots[e] < 0:
                     continue
-                a, value = rows.slots[e] - slot, rows.x_local[e]
+                a, value = place[rows.slots[e]], rows.x_local[e]
                 for k in range(len(across)):
                     across[k] += value * root_local[rows.slots[e], k]
                 for f in range(rows.begin_local[n], rows.begin_local[n + 1]):
                     if rows.slots[f] >= 0:
-                        b = rows.slots[f] - slot
-                        total += value * rows.x_local[f] * blocks[corner + cell(a, b)]
+                        b = place[rows.slots[f]]
+                        total += value * rows.x_local[f] * blocks[corner[i] + cell(a, b)]
         for k in range(len(across)):
             total += across[k] * across[k]
         out[n] = total

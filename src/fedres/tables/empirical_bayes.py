@@ -32,6 +32,7 @@ from fedres.core.types import F32, F64, I32, I64, Matrix
 from fedres.tables.client_blocks import (
     SortedRows,
     add_scores,
+    add_variances,
     assign_slots,
     condense,
     invert_blocks,
@@ -123,8 +124,9 @@ class Covariance(NamedTuple):
 
     Attributes
     ----------
-    global_, local
-        Variances of weights; local ones by slot, clients one after the other.
+    global_, local, across
+        Variances of weights; local ones by slot, clients one after the other, and the part of them
+        that is the global model's.
     blocks
         Covariances of each client's weights given the global model: lower triangles.
     root_global, root_local
@@ -133,6 +135,7 @@ class Covariance(NamedTuple):
 
     global_: F64
     local: F64
+    across: F64
     blocks: F64 | F32
     root_global: Any
     root_local: Any
@@ -149,18 +152,15 @@ class Solution(NamedTuple):
         Means; local ones by slot, clients one after the other, constants last.
     covariance
         Of all weights, over the noise.
-    precisions
-        One over the variance of each weight given all others, times the noise: of both sides.
     errors
-        Quantiles (`LEVELS`) of what each row's label differs from its prediction without it, in
-        units of its standard deviation.
+        Quantiles (`LEVELS`) of what each row's label differs from its prediction without it, and
+        without its client, in units of its standard deviation: (2, levels).
     """
 
     variances: "Variances"
     w_global: F64
     w_local: F64
     covariance: Covariance
-    precisions: tuple[F64, F64]
     errors: F64
 
 
@@ -204,7 +204,7 @@ class Arrow:
 
         order = np.argsort(data.client, kind="stable")
         client = data.client[order]
-        self.order, self.groups = order, groups
+        self.order, self.groups, self.outputs = order, groups, len(data.y)
         x_global = with_constant(data.x_global[order], len(groups.of_global))
         if alive is not None and not alive.all():
             in_use = np.append(alive, True)[groups.of_global]  # the constant's group is -1
@@ -281,11 +281,6 @@ class Arrow:
         shared[np.diag_indices_from(shared)] += self.ridge_global[inside]
         self.inside, self.factor = inside, _factor(shared, self.diagonal[inside])
 
-    def precisions(self) -> tuple[F64, F64]:
-        """The diagonal of the normal equations, of both sides."""
-        own = self._squares(self.weight)[1]
-        return self.diagonal + self.ridge_global, own + self.ridge_local
-
     def _squares(self, weight: F64) -> tuple[F64, F64]:
         """The sum over rows of weight times square, of each column and each slot."""
         from fedres.core.compiled import compiled
@@ -333,9 +328,15 @@ class Arrow:
         _, w_local = self.sweep(target[:, None], w_global, nothing[1] * 0)
         return w_global[:, 0], w_local[:, 0]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the root of the covariance is found, and not drawn."""
+        numbers = self.width * self.slots * self.outputs
+        return bool(self.width <= WHOLE_ROOT and numbers <= MOST_WHOLE)
+
     def draws(self, seed: int) -> "Draws":
         """Random numbers that a root of the covariance is made of; none where it is whole."""
-        if self.width <= WHOLE_ROOT and self.width * self.slots <= MOST_WHOLE:
+        if self.is_whole:
             return Draws(np.eye(self.width), None, None)
         rng = np.random.default_rng(seed)
         count = int(np.clip(MOST_DRAWN // max(1, self.slots), FEWEST_DRAWS, DRAWS))
@@ -363,13 +364,16 @@ class Arrow:
             root = self.solve(right, begin, close)
             variances = (root**2).sum(axis=1)
         _, across = self.sweep(np.zeros((0, 0)), root, np.zeros((self.slots, root.shape[1])))
-        place = np.arange(self.slots) - np.repeat(
-            self.rows.first_slot[:-1], np.diff(self.rows.first_slot)
-        )
+        place = self.places()
         corner = np.repeat(self.rows.first_cell[:-1], np.diff(self.rows.first_slot))
         own = self.blocks[corner + place * (place + 3) // 2]
-        own += np.einsum("ij,ij->i", across, across)
-        return Covariance(variances, own, self.blocks, root, across)
+        added = np.einsum("ij,ij->i", across, across)
+        return Covariance(variances, own + added, added, self.blocks, root, across)
+
+    def places(self) -> I64:
+        """The place of each slot in the block of its client."""
+        first = self.rows.first_slot
+        return np.asarray(np.arange(self.slots) - np.repeat(first[:-1], np.diff(first)))
 
     def mean_squares(self) -> F64:
         """Of each group: the mean over rows of the sum of squares of its features."""
@@ -387,14 +391,16 @@ class Arrow:
         run(rows.begin_local, rows.slots, rows.x_local, w_local, out)
         return out
 
-    def variances_of_rows(self, side: Covariance) -> F64:
-        """The posterior variance of every row's score, over the noise."""
+    def variances_of_rows(self, side: Covariance, is_known: bool = True) -> F64:
+        """Variances of the scores of rows over the noise; of the global part if not `is_known`."""
         from fedres.core.compiled import compiled
 
         out = np.zeros(len(self.client))
         compiled(row_variances, allocates=True)(
             self.rows,
-            self.client,
+            self.places().astype(np.int32),
+            self.rows.first_cell,
+            self.client if is_known else np.full_like(self.client, -1),
             side.blocks,
             side.root_global,
             side.root_local,
@@ -560,18 +566,39 @@ def solve_for(arrow: Arrow, labels: Labels, variances: Variances, seed: int) -> 
     names = ("blocks", "root_global", "root_local")
     side = side._replace(**{name: getattr(side, name).astype(np.float32) for name in names})
     arrow.blocks = arrow.products = np.zeros(0)
-    errors = _errors(arrow, labels, side, score, variances.noise)
-    return Solution(variances, w_global, w_local, side, arrow.precisions(), errors)
+    errors = _errors(arrow, labels, side, score, w_global, variances)
+    return Solution(variances, w_global, w_local, side, errors)
 
 
-def _errors(arrow: Arrow, labels: Labels, found: Covariance, score: F64, noise: float) -> F64:
-    """Quantiles of standardised errors of each row's prediction had it not been learned from."""
+def _errors(
+    arrow: Arrow,
+    labels: Labels,
+    found: Covariance,
+    score: F64,
+    w_global: F64,
+    variances: Variances,
+) -> F64:
+    """Quantiles of standardised errors of each row's prediction had it not been learned from.
+
+    The second ones are those of rows whose client is not known, which are spread otherwise: as the
+    clients are, and not as the noise. A single client hardly moves the global model.
+    """
     target, weight = labels.working(score)
+    if labels.loss != "squared" or len(target) < ENOUGH_ERRORS:
+        return np.stack([ndtri(LEVELS)] * 2)
+    noise = variances.noise
     leverage = (weight * arrow.variances_of_rows(found)).clip(0, 1 - 1e-6)
-    errors = (target - score) * np.sqrt(weight / noise / (1 - leverage))
-    if labels.loss != "squared" or len(errors) < ENOUGH_ERRORS:
-        return np.asarray(ndtri(LEVELS))
-    return np.asarray(np.quantile(errors, LEVELS))
+    known = np.quantile((target - score) * np.sqrt(weight / noise / (1 - leverage)), LEVELS)
+    if len(np.unique(arrow.client)) < ENOUGH_ERRORS:
+        return np.stack([known, known])
+    from fedres.core.compiled import compiled
+
+    spread = 1 / weight + arrow.variances_of_rows(found, is_known=False)
+    rows, of_slot = arrow.rows, variances.of_groups[arrow.group_of_slot] / noise
+    run = compiled(add_variances, allocates=True)
+    run(rows.begin_local, rows.slots, rows.x_local, of_slot, spread)
+    left = target - arrow.scores(w_global, np.zeros(arrow.slots))
+    return np.stack([known, np.quantile(left / np.sqrt(noise * spread), LEVELS)])
 
 
 def train(
@@ -596,30 +623,19 @@ def train(
 
 
 def models_of(shape: ModelShape, arrow: Arrow, found: list[Solution]) -> OnlineModels:
-    """The means as models that predict, and that go on learning from there.
-
-    The sums of squares begin where the next adaptive step of each weight is that of Bayes for it
-    alone, all others being known.
-    """
-    slope = 2 if shape.loss == "squared" else 1
-
-    def squares(precisions: Any) -> F32:
-        return np.asarray((slope * shape.eta * np.asarray(precisions)) ** 2, np.float32)
-
+    """The means as models that predict."""
     w_global = np.stack([one.w_global for one in found]).astype(np.float32)
-    shared = np.stack([squares(one.precisions[0]) for one in found])
+    w_local = np.stack([one.w_local for one in found], axis=1).astype(np.float32)
     if not w_global.shape[1]:  # a side without a model has room for one number
-        w_global, shared = (np.zeros((len(found), 1), np.float32) for _ in range(2))
-    first = found[0].variances
-    prior = max(float(first.of_groups[-1]) if len(first.of_groups) else 0.0, NOTHING)
+        w_global = np.zeros((len(found), 1), np.float32)
     return OnlineModels.unpack(
-        shape._replace(shrinkage=float(squares(first.noise / prior))),
-        {"weights": w_global, "squares": np.maximum(shared, SMALLEST)},
+        shape,
+        {"weights": w_global, "squares": np.full_like(w_global, SMALLEST)},
         {
             "start": arrow.rows.first_slot,
             "columns": arrow.columns,
-            "weights": np.stack([one.w_local for one in found], axis=1).astype(np.float32),
-            "squares": np.stack([squares(one.precisions[1]) for one in found], axis=1),
+            "weights": w_local,
+            "squares": np.full_like(w_local, SMALLEST),
         },
     )
 

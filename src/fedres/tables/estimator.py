@@ -64,6 +64,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         shared: SharedKind | Any = "linear",
         solver: Solver = "auto",
         offset: str | None = None,
+        forgetting_factor: float = 1.0,
         eta: float | None = None,
         shrinkage: float | None = None,
         passes: int | None = None,
@@ -77,6 +78,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.shared = shared
         self.solver = solver
         self.offset = offset
+        self.forgetting_factor = forgetting_factor
         self.eta = eta
         self.shrinkage = shrinkage
         self.passes = passes
@@ -159,7 +161,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         `part` is ``shared``, ``client`` or ``residual``; `variance` is that of the weights of a
         column, `share` that of what it adds to the labels (of classes: to log odds).
         """
-        return self._known.components(self._groups, self._labels.units[0], self._labels.names)
+        return self._known.components(self._labels.units[0], self._labels.names)
 
     @property
     def effects_(self) -> "pd.DataFrame":
@@ -285,26 +287,48 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Learn from the rows of a table once, in their order."""
         self._refuse_batch()
         if hasattr(self, "_models"):
-            table, client, _ = self._split(X, client, reset=False)
+            table, client, offset = self._split(X, client, reset=False)
             if table.shape[0]:
                 y = self._check_labels(y)
                 check_consistent_length(table, y)
-                self._go_on(table, y, client)
+                self._go_on(table, y, client, offset)
             return self
         with all_or_nothing(self):
             table, y, client, *_ = self._begin(X, y, client)
             self._labels = self._learn_labels(y, classes)
             self._begin_online()
-            self._go_on(table, y, client)
+            self._go_on(table, y, client, None)
         return self
 
-    def _go_on(self, table: Any, y: Any, client: Any) -> None:
+    def _go_on(self, table: Any, y: Any, client: Any, offset: F64 | None) -> None:
         # All that may be refused comes before anything changes.
-        views = self._views(table)
-        targets = self._left_by_shared(self._labels.targets(y), views[0])
-        numbers = self._clients.learn(client, len(y))
-        self._models.learn(self._models.rows(*views, numbers), targets)
+        views, targets = self._views(table), self._labels.targets(y)
+        offset = self._given(views[0], len(y), offset)
+        self._learn(views, targets, self._clients.learn(client, len(y)), offset)
         self._labels.see(y)
+
+    def _learn(
+        self,
+        views: tuple[Matrix | SparseRow, Matrix | SparseRow],
+        targets: F32,
+        client: I64,
+        offset: F64,
+    ) -> None:
+        """Learn from rows one by one: from what ``bayes`` knows, or by gradients."""
+        if self._posterior is None:
+            self._models.learn(self._models.rows(*views, client), targets)
+        else:
+            rows = *views, client, targets, offset
+            self._posterior.learn(self._models, *rows, self.forgetting_factor)
+
+    def _given(self, x_global: Matrix | SparseRow, rows: int, offset: F64 | None) -> F64:
+        """What of the scores of rows is not for linear models to learn, (outputs, rows)."""
+        given = np.zeros((self._labels.outputs, rows))
+        if self._shared:
+            given += self._shared_scores(x_global)
+        if self._loss == "poisson":  # whose scores begin at the logarithm of the mean
+            given += self._labels.units[1]
+        return given if offset is None else given + offset / self._labels.units[0]
 
     def _scores(self, X: Any, client: Any) -> F32:
         """The sums of both models for the rows of a table, (outputs, rows)."""
@@ -333,10 +357,6 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return np.concatenate(
             [np.atleast_2d(one.predict(x)) for one in self._shared], dtype=np.float32
         )
-
-    def _left_by_shared(self, targets: F32, x_global: Matrix | SparseRow) -> F32:
-        """What local models are to go on learning from, the shared model staying as it is."""
-        return targets - self._shared_scores(x_global) if self._shared else targets
 
     @property
     def _seen(self) -> Any:
@@ -481,6 +501,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """What is asked for that only ``bayes`` can do."""
         if self.offset is not None:
             return "offset"
+        if self.forgetting_factor != 1:
+            return "forgetting_factor"
         if not (isinstance(self.shared, str) and self.shared in ("linear", "auto")):
             return f"shared={self.shared!r}"
         if data is not None and data.weight is not None:
@@ -516,6 +538,10 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self._check_shared()
         if not (self.client is None or self.client is False or isinstance(self.client, str)):
             raise ValueError(f"client must name a column or be None or False, not {self.client!r}")
+        if not 0 < self.forgetting_factor <= 1:
+            raise ValueError(
+                f"forgetting_factor must be above 0 and at most 1, not {self.forgetting_factor}"
+            )
         if self.eta is not None and not 0 < self.eta < np.inf:
             raise ValueError(f"eta must be a positive number or None, not {self.eta}")
         if self.shrinkage is not None and not 0 <= self.shrinkage < np.inf:
@@ -542,16 +568,15 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _refuse_batch(self) -> None:
         """Refuse to learn row by row what has to be learned from all rows at once."""
-        what = self._only_bayes(None)
-        if self._shared and self.offset is None and self._loss == "squared":
+        if self._posterior is not None:
             return
-        if what is None and self._shared:
-            what = f"shared={self.shared!r} with loss {self._loss!r}"
-        if what is None and self.solver == "bayes" and not hasattr(self, "_models"):
+        what = self._only_bayes(None)
+        if what is None and self.solver == "bayes":
             what = "solver='bayes'"
         if what is not None:
             raise ValueError(
-                f"{what} needs all rows at once: use fit, or solver='sgd' to learn row by row"
+                f"{what} needs many rows to begin with: use fit first, or solver='sgd' to learn "
+                "row by row from the start"
             )
 
 

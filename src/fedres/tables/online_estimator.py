@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedres.core.types import F32, Matrix
+from fedres.core.types import F32, F64, Matrix
 from fedres.tables.cell_values import as_float
 from fedres.tables.client_ids import NAMELESS, Clients, plain_id
 from fedres.tables.dict_encoder import DictEncoder
@@ -39,13 +39,14 @@ class OnlineEstimator(FedResEstimator):
         self._refuse_batch()
         self._check_parameters()
         features, id_ = self._row(x, learn=True)
+        offset = self._offset_of(features)
         label = self._check_label(y)
         with all_or_nothing(self):
             if not hasattr(self, "_models"):
                 self.encoder_ = self._dict_encoder()
                 self._labels, self._clients = self._no_labels(), Clients()
                 self._begin_online()
-            self._learn_row(features, id_, label)
+            self._learn_row(features, id_, label, offset)
 
     def _dict_encoder(self) -> DictEncoder:
         shared, own = _names(self.global_features), _names(self.local_features)
@@ -53,7 +54,9 @@ class OnlineEstimator(FedResEstimator):
             own = ["*"] if shared is None else [*shared, *(own or [])]
         return DictEncoder(_names(self.categorical_features) or [], own, shared)
 
-    def _learn_row(self, features: dict[str, Any], id_: Any, y: NDArray[Any]) -> None:
+    def _learn_row(
+        self, features: dict[str, Any], id_: Any, y: NDArray[Any], offset: F64 | None
+    ) -> None:
         # All that may be refused comes before anything changes.
         encoder, labels = self.encoder_, self._labels
         x_global: Matrix | SparseRow
@@ -65,23 +68,29 @@ class OnlineEstimator(FedResEstimator):
             for _ in range(labels.grow(y)):
                 self._models.add_output()
             x_global, x_local = encoder.transform_one(features)
-            targets = labels.targets(y)
+            targets, given = labels.targets(y), np.zeros((labels.outputs, 1))
         else:
             x_global, x_local = in_range(encoder.transform_one(features))
-            targets = self._left_by_shared(labels.targets(y), x_global)
+            targets, given = labels.targets(y), self._given(x_global, 1, offset)
             client = self._clients.learn_one(id_)
-        rows = self._models.rows(x_global, x_local, np.array([client]))
-        self._models.learn(rows, targets)
+        self._learn((x_global, x_local), targets, np.array([client]), given)
         labels.see(y)
 
     def _score_one(self, x: Mapping[str, Any]) -> F32:
         """The sums of both models for one row, (outputs, 1)."""
         features, id_ = self._row(x, learn=False)
         client = np.array([self._clients.find_one(id_)])
-        offset = None
-        if self.offset is not None:
-            offset = np.array([as_float(self.offset, features.pop(self.offset, None))])
+        offset = self._offset_of(features)
         return self._sums(in_range(self.encoder_.transform_one(features)), client, offset)
+
+    def _offset_of(self, features: dict[str, Any]) -> F64 | None:
+        """The offset, which is then no feature."""
+        if self.offset is None:
+            return None
+        offset = as_float(self.offset, features.pop(self.offset, None))
+        if not np.isfinite(offset):
+            raise ValueError(f"the row has no number under {self.offset!r}, which holds the offset")
+        return np.array([offset])
 
     def _row(self, x: Mapping[str, Any], *, learn: bool) -> tuple[dict[str, Any], int | str]:
         """The features of a dict, and its client."""

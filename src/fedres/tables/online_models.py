@@ -165,7 +165,7 @@ class OnlineModels:
 
     def client(self, number: int) -> tuple[I32, F32]:
         """The columns that a client has weights for, the constant's last, and these weights."""
-        self._make_room()
+        self.make_room()
         keys, slots = self.slots.sorted()
         size = (self.settings.width_local or 0) + 1
         first, last = np.searchsorted(keys, [number * size, (number + 1) * size])
@@ -177,7 +177,7 @@ class OnlineModels:
 
         Of client i, rows start[i] to start[i + 1] of `columns`, `weights` and `squares`.
         """
-        self._make_room()
+        self.make_room()
         keys, slots = self.slots.sorted()
         size = (self.settings.width_local or 0) + 1
         local: dict[str, Array] = {
@@ -196,7 +196,7 @@ class OnlineModels:
         client = np.repeat(np.arange(len(local["start"]) - 1), np.diff(local["start"]))
         keys = client * ((settings.width_local or 0) + 1) + local["columns"]
         models = cls(settings, len(global_["weights"]), Slots(keys))
-        models._make_room()
+        models.make_room()
         models.w_global[:] = global_["weights"]
         models.squares_global[:] = global_["squares"]
         models.w_local[:, 1:] = local["weights"].T
@@ -205,7 +205,7 @@ class OnlineModels:
 
     def client_norms(self, clients: int) -> F64:
         """The norm of every client's weights, over all outputs."""
-        self._make_room()
+        self.make_room()
         keys, slots = self.slots.sorted()
         squares = (self.w_local[:, slots].astype(np.float64) ** 2).sum(axis=0)
         owner = keys // ((self.settings.width_local or 0) + 1)
@@ -231,7 +231,7 @@ class OnlineModels:
         self, call: Callable[..., None], rows: StreamRows, order: I32 | None, n_jobs: int
     ) -> F32:
         """Call it for each output: number, sides, order of rows, and room for predictions."""
-        self._make_room()
+        self.make_room()
         order = np.arange(rows.total, dtype=np.int32) if order is None else order
         out = np.empty((self.outputs, len(order)), np.float32)
         calls = [partial(call, k, self._sides(rows, k), order, out[k]) for k in range(len(out))]
@@ -250,7 +250,8 @@ class OnlineModels:
             _side(rows.local, self.w_local[k], self.squares_local[k], 0, eta),
         )
 
-    def _make_room(self) -> None:
+    def make_room(self) -> None:
+        """Let every slot have weights."""
         have, need = self.w_local.shape[1], self.slots.count
         if have < need:
             more = ((0, 0), (0, max(need - have, have // 2)))

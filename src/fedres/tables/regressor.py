@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import assert_all_finite, column_or_1d
 
-from fedres.core.types import F64
+from fedres.core.types import F64, I64
 from fedres.simulation.settings import choose
 from fedres.tables.encoder import EstimatorMethod, Names
 from fedres.tables.estimator import SharedKind, Solver
@@ -48,11 +48,16 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         ``bayes`` fits both models to all rows at once and finds how much to shrink each column's
         weights from the rows, so that a client with three rows is left to the global model;
         ``sgd`` learns row by row, the adaptive step on both sides. By default (``auto``) `fit` is
-        ``bayes`` unless an option of ``sgd`` is given or local models are too wide, and all else
-        is ``sgd``, which also goes on learning from what ``bayes`` found.
+        ``bayes`` unless an option of ``sgd`` is given or local models are too wide, and what begins
+        with `partial_fit` or `learn_one` is ``sgd``. After a `fit` by ``bayes`` these go on from
+        what it knows, weights and their covariances, under the variances that it found.
     offset
         A column of X that holds a score already: it is added to the sum of both models, in units
         of the label (of counts: of their logarithm; of classes: log odds). Needs ``bayes``.
+    forgetting_factor
+        Below 1, a client's own model forgets while `partial_fit` and `learn_one` go on from
+        ``bayes``: at each row of the client it keeps this share of what is known of it, so that
+        with 0.99 about the last hundred rows count.
     eta
         Step size of ``sgd``.
     shrinkage
@@ -122,6 +127,7 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         shared: SharedKind | Any = "linear",
         solver: Solver = "auto",
         offset: str | None = None,
+        forgetting_factor: float = 1.0,
         eta: float | None = None,
         shrinkage: float | None = None,
         passes: int | None = None,
@@ -136,6 +142,7 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
             shared=shared,
             solver=solver,
             offset=offset,
+            forgetting_factor=forgetting_factor,
             eta=eta,
             shrinkage=shrinkage,
             passes=passes,
@@ -181,7 +188,7 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         """Bounds between which each row's label lies in so many of all cases: (rows, 2).
 
         How errors are spread is learned from the errors of training rows, each predicted as if it
-        had not been among them. What `fit` knew is what counts: rows learned later narrow nothing.
+        had not been among them, and for new clients as if none of their client's had.
 
         Examples
         --------
@@ -198,16 +205,22 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         values, deviation = self.predict(X, client, return_std=True)
         if isinstance(self._labels, CountLabels):
             return _count_bounds(values, deviation**2, level)
-        ends = np.array(self._known.quantiles(level))
-        return np.asarray(values[:, None] + deviation[:, None] * ends)
+        is_new = (self._table_and_numbers(X, client)[1] < 0).astype(int)
+        return np.asarray(
+            values[:, None] + deviation[:, None] * self._known.quantiles(level)[is_new]
+        )
 
     def _spread(self, X: Any, client: Any) -> tuple[float, F64]:
         """The variance of the noise, and that of each row's score, in units of the models."""
         known = self._known
-        table, client, _ = self._split(X, client, reset=False, learn=False)
-        numbers = self._clients.find(client, table.shape[0])
-        variances = known.variances_of(self._groups, *self._views(table), numbers)
+        table, numbers = self._table_and_numbers(X, client)
+        variances = known.variances_of(self._models, *self._views(table), numbers)
         return float(known.noise[0]), variances
+
+    def _table_and_numbers(self, X: Any, client: Any) -> tuple[Any, I64]:
+        """Features, and the number of each row's client, -1 where it is not known."""
+        table, client, _ = self._split(X, client, reset=False, learn=False)
+        return table, self._clients.find(client, table.shape[0])
 
     def score(self, X: Any, y: Any, client: Any = None, sample_weight: Any = None) -> float:
         """R^2 of the predictions."""

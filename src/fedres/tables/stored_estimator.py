@@ -48,8 +48,9 @@ def save(model: FedResEstimator, folder: str | PathLike[str]) -> None:
     }
     groups = {"global": global_, "local": local, "clients": pack_ids(model._clients.ids)}
     if model._posterior is not None:
-        meta["posterior"], groups["posterior"] = model._posterior.pack()
-        global_["root"] = groups["posterior"].pop("root_global")  # all clients need it
+        packed = model._posterior.pack(len(model._clients))
+        meta["posterior"], known_to_all, groups["posterior"] = packed
+        global_.update(known_to_all)
     if model._shared:
         meta["shared"] = [one.kind for one in model._shared]
         groups["shared"] = {str(k): one.pack() for k, one in enumerate(model._shared)}
@@ -105,10 +106,12 @@ def load_model(folder: str | PathLike[str], client: Any = None) -> FedResEstimat
     else:
         ids, local = [plain_id(client)], _one_client(stored, plain_id(client))
     global_ = stored.group("global", finite=True)
+    model._models = OnlineModels.unpack(ModelShape(**meta["settings"]), global_, local)
     if "posterior" in meta:
         known = stored.group("posterior") if client is None else _posterior_of(stored, ids[0])
-        known["root_global"] = global_["root"]
-        model._posterior = Posterior.unpack(meta["posterior"], known)
+        model._posterior = Posterior.unpack(
+            meta["posterior"], global_, known, model._groups, model._models
+        )
     if "shared" in meta:
         texts = stored.group("shared")
         model._shared = tuple(
@@ -117,7 +120,6 @@ def load_model(folder: str | PathLike[str], client: Any = None) -> FedResEstimat
     if model.shared is None:
         model.shared = _as_given(model._shared)
     model._clients = Clients(ids)
-    model._models = OnlineModels.unpack(ModelShape(**meta["settings"]), global_, local)
     return model
 
 
@@ -149,7 +151,7 @@ def _posterior_of(stored: Stored, client: int | str) -> dict[str, Any]:
     corner, end = stored.slice("posterior", "first_cell", row, row + 2).tolist()
     own = {
         name: stored.slice("posterior", name, first, last)
-        for name in ("columns", "variance_local", "root_local")
+        for name in ("columns", "across", "root_local")
     }
     return {
         "start": np.array([0, last - first]),
