@@ -2,8 +2,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 CORE := .venv/core
 DEV := .venv/dev
+GROUPED := .venv/grouped
 
-.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-tables bench-flower
+.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-tables bench-flower bench-grouped
 
 demo: $(CORE)  ## set everything up, compare the three methods on built-in data
 	$(BIN)/fedres compare --report report.html
@@ -37,6 +38,9 @@ bench-tables: $(DEV)  ## learning from a table beside Vowpal Wabbit; a million c
 bench-flower: $(DEV)  ## samples a second through Flower, and whose time that takes
 	$(BIN)/python benchmarks/flower.py
 
+bench-grouped: $(GROUPED)  ## tables with clients beside mixed models and trees (needs FEDRES_DATA); goes on if stopped
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python benchmarks/grouped.py
+
 $(CORE): pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
@@ -44,6 +48,10 @@ $(CORE): pyproject.toml
 
 $(DEV): $(CORE)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+$(GROUPED): $(CORE)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[grouped]'
 	touch $@
 
 clean:
