@@ -186,7 +186,12 @@ def measure(folder, rows):
         folder / "rows.csv", label="y", global_=columns[:WIDTH], local=columns[WIDTH:]
     )
     settings = replace(
-        settings, rows_per_message=rows, passes=0, rounds=10**6, folder=str(folder / "run")
+        settings,
+        rows_per_message=rows,
+        passes=0,
+        rounds=10**6,
+        bind_names=False,
+        folder=str(folder / "run"),
     )
     size = int(upload_bytes(rows, rows * settings.width_global, 32, sparse=False))
     write_app(folder / "empty", "empty", {"size": size, "times": str(folder / "floor.jsonl")})

@@ -1,13 +1,18 @@
 """Around the logic of a Flower run: rows, apps, the loop over Flower's grid, folders, commands."""
 
+import io
 import json
 import os
 import re
+import signal
+import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
+from urllib.request import urlopen
 
 import numpy as np
 import pandas as pd
@@ -19,19 +24,22 @@ from rich.markup import render
 from typer.testing import CliRunner
 
 from fedres.cli.flower import app as commands
+from fedres.core.files import HOLDER, locked
 from fedres.core.messages import Upload
-from fedres.flower import client_app, launch, server_app, slow_client_app
+from fedres.flower import client_app, launch, run_folder, server_app, slow_client_app
 from fedres.flower.app_folder import digits_settings, read_app, settings_like, write_app
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.digits import tables
+from fedres.flower.flwr_command import Flwr
 from fedres.flower.launch import progress_table, write_report
-from fedres.flower.memory import STATE, Memory
+from fedres.flower.local_cluster import free_port
+from fedres.flower.memory import Memory
+from fedres.flower.metrics import metrics_server
 from fedres.flower.model_folder import write_global
 from fedres.flower.replay import replay
-from fedres.flower.run_folder import CHECKPOINT, read_log
+from fedres.flower.run_folder import read_log, read_run
 from fedres.flower.samples import ROWS, labels, open_source
 from fedres.flower.server_state import ServerState
-from fedres.flower.state_files import read_facts
 from fedres.tables.encoder import Encoder
 from fedres.tables.stored_estimator import load_model
 
@@ -40,6 +48,7 @@ from fedres.tables.stored_estimator import load_model
 def no_wait():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        patch.setattr(run_folder, "SYNCHRONOUS", "OFF")
         patch.setattr(server_app, "PAUSE", 0.0)
         for name in ("run_id", "node_id", "task_id"):  # as in a process that Flower started
             patch.setattr(TaskIdentity, f"_{name}", 1)
@@ -57,7 +66,12 @@ def shop(tmp_path):
     frame["at"] = rng.permutation(60)
     frame.to_csv(tmp_path / "shops.csv", index=False)
     settings = settings_like(
-        tmp_path / "shops.csv", label="sales", client="shop", time="at", local=["rain"]
+        tmp_path / "shops.csv",
+        label="sales",
+        client="shop",
+        time="at",
+        local=["rain"],
+        global_=["*"],
     )
     return replace(settings, rows_per_message=10, folder=str(tmp_path / "run"))
 
@@ -97,11 +111,34 @@ def test_a_table_is_read_again_only_if_it_changed(tmp_path, shop, monkeypatch):
     assert open_source(shop, node, "north", tmp_path).take(0, 1)[2] > first
 
 
+@pytest.mark.parametrize("change", ["grown", "turned", "changed"])
+def test_a_table_may_grow_but_its_used_rows_must_stay(tmp_path, shop, change):
+    table = tmp_path / "shops.csv"
+    node = {"data": str(table), "state": str(tmp_path), "client": "north"}
+    settings = replace(shop, time_column="", passes=1)
+    state = run_in_process(settings, {1: node})
+    assert state.members["north"].rows == 30
+    frame = pd.read_csv(table)
+    if change == "grown":
+        frame = pd.concat([frame, frame[:15]])
+    elif change == "turned":
+        frame = frame[::-1]
+    else:
+        frame.loc[7, "sales"] += 1
+    frame.to_csv(table, index=False)
+    resumed = replace(settings, resume=True, seconds=2)
+    state = run_in_process(resumed, {1: node})
+    assert state.members["north"].rows == (45 if change == "grown" else 30)
+    assert bool(state.members["north"].faults) == (change != "grown")
+
+
 def test_sparse_rows_survive_the_file(tmp_path):
     words = [" ".join(map(str, row)) for row in np.arange(3000).reshape(1000, 3)]
     frame = pd.DataFrame({"word": words, "y": np.tile([0, 1], 500)})
     frame.to_csv(tmp_path / "words.csv", index=False)
-    settings = settings_like(tmp_path / "words.csv", label="y", local=[])
+    settings = settings_like(
+        tmp_path / "words.csv", label="y", local=[], global_=["*"], allow_ids=True
+    )
     source = open_source(settings, {"data": str(tmp_path / "words.csv")}, "a", tmp_path)
     x_global, x_local, _ = source.take(10, 7)
     assert x_local.shape == (7, 0)
@@ -146,6 +183,23 @@ def test_a_class_that_the_app_does_not_know():
         labels(AppSettings(1, 1, negative="no", positive="yes"), ["yes", "maybe"])
 
 
+def test_labels_are_the_same_however_they_are_written():
+    settings = AppSettings(1, 1, negative="0", positive="1")
+    for y in ([0, 1], [0.0, 1.0], ["0", "1.0"], np.array([0, 1], np.float32)):
+        assert labels(settings, y).tolist() == [-1, 1]
+    words = AppSettings(1, 1, negative="01", positive="1")
+    assert labels(words, ["01", "1"]).tolist() == [-1, 1]
+
+
+@pytest.mark.parametrize("damage", [b"", b"junk", None])
+def test_damaged_rows_are_made_again(tmp_path, shop, damage):
+    node = {"data": str(tmp_path / "shops.csv")}
+    whole = open_source(shop, node, "north", tmp_path).take(0, 30)[2]
+    content = (tmp_path / ROWS).read_bytes()
+    (tmp_path / ROWS).write_bytes(content[:-40] if damage is None else damage)
+    np.testing.assert_array_equal(open_source(shop, node, "north", tmp_path).take(0, 30)[2], whole)
+
+
 # Apps
 
 
@@ -180,7 +234,41 @@ def test_a_folder_without_an_app(tmp_path):
 def test_samples_with_unfit_labels(tmp_path, y, words):
     pd.DataFrame({"x": [1, 2, 3], "y": y}).to_csv(tmp_path / "sample.csv", index=False)
     with pytest.raises(ValueError, match=words):
-        settings_like(tmp_path / "sample.csv", label="y")
+        settings_like(tmp_path / "sample.csv", label="y", global_=["*"])
+
+
+@pytest.fixture
+def patients(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"patient": [f"p{k:03}" for k in range(300)], "age": rng.random(300)})
+    frame["number"] = rng.permutation(300)
+    frame["ill"] = rng.integers(0, 2, 300)
+    frame.to_csv(tmp_path / "patients.csv", index=False)
+    return tmp_path / "patients.csv"
+
+
+def test_what_the_server_sees_must_be_said(patients):
+    with pytest.raises(ValueError, match="--global"):
+        settings_like(patients, label="ill")
+
+
+@pytest.mark.parametrize(
+    "views",
+    [
+        {"global_": ["*"]},
+        {"global_": ["age"], "local": ["patient"]},  # its categories would travel all the same
+        {"global_": ["number"], "local": ["age"]},
+    ],
+)
+def test_columns_that_look_like_ids_are_refused_unless_allowed(patients, views):
+    with pytest.raises(ValueError, match=r"looks like an id .*--allow-ids"):
+        settings_like(patients, label="ill", **views)
+    settings_like(patients, label="ill", **views, allow_ids=True)
+
+
+def test_a_number_of_ones_own_may_be_local_and_no_id_travels(patients):
+    settings = settings_like(patients, label="ill", global_=["age"], local=["number"])
+    assert "p007" not in settings.features
 
 
 def test_init_by_command(tmp_path, shop):
@@ -190,9 +278,11 @@ def test_init_by_command(tmp_path, shop):
     assert read_app(tmp_path / "digits") == digits_settings()
     command = ["init", str(tmp_path / "shops"), "--like", str(tmp_path / "shops.csv")]
     options = ["--label", "sales", "--client", "shop", "--time", "at", "--local", "rain"]
+    options += ["--global", "*"]
     done = run(commands, command + options)
     assert done.exit_code == 0, done.output
     assert replace(read_app(tmp_path / "shops"), rows_per_message=10, folder=shop.folder) == shop
+    assert "The server sees, row by row: price, rain, day; the label" in done.output
     parts = ["--label", "sales", "--local", "rain,day", "--global", "price"]
     run(commands, ["init", str(tmp_path / "parts"), *command[2:], *parts])
     widths = read_app(tmp_path / "parts")
@@ -319,7 +409,7 @@ def test_what_leaves_a_client_is_uploads_and_nothing_else(tmp_path, shop):
     assert list(reply.content) == ["fedres"]
     record = reply.content["fedres"]
     assert set(record) == {"head", "body"}
-    assert set(json.loads(record["head"])) == {"client", "sent", "done", "error"}
+    assert set(json.loads(record["head"])) == {"client", "sent", "done", "first", "error"}
     sent = Upload.unpack(record["body"], shop.width_global)
     assert len(sent.pack()) == len(record["body"])
     assert list(context.state) == []
@@ -339,15 +429,35 @@ def test_only_the_slow_app_waits(tmp_path, shop, monkeypatch):
         assert waited == seconds
 
 
+def test_a_wait_that_is_no_number_is_not_told_to_the_server(tmp_path, shop, monkeypatch, caplog):
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    node = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north"}
+    context = Context(1, 1, node | {"wait": "patient 17"}, RecordDict(), shop.to_config())
+    head, body = ServerState(shop, tmp_path / "run").tasks([1])[0][1].pack()
+    content = RecordDict({"fedres": ConfigRecord({"head": head, "body": body})})
+    reply = slow_client_app.train(Message(content, dst_node_id=1, message_type="train"), context)
+    assert json.loads(reply.content["fedres"]["head"])["sent"]
+    assert "patient 17" not in str(reply.content)
+    assert "patient 17" in caplog.text
+
+
+def test_what_a_kill_left_half_written_is_removed(tmp_path, shop):
+    node = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north"}
+    (tmp_path / "north").mkdir()
+    (tmp_path / "north" / "state-0123456789abcdef.part").write_bytes(b"half")
+    run_in_process(shop, {1: node})
+    assert list((tmp_path / "north").glob("*.part")) == []
+
+
 def test_words_of_errors_stay_on_the_client(tmp_path, shop, caplog):
     frame = pd.read_csv(tmp_path / "shops.csv")
     frame.loc[3, "sales"] = 1e9
     frame.to_csv(tmp_path / "bad.csv", index=False)
     node = {"data": str(tmp_path / "bad.csv"), "state": str(tmp_path), "client": "north"}
-    state = run_in_process(replace(shop, refusals=2, seconds=1, passes=0), {1: node})
-    assert state.members["north"].refused == {"error on the client: ValueError": 2}
-    assert state.members["north"].ignored
-    assert not (tmp_path / "north" / STATE).exists()
+    state = run_in_process(replace(shop, seconds=1, passes=0), {1: node})
+    assert state.members["north"].faults["ValueError"] >= 2
+    assert "1000000000" not in json.dumps(read_run(state.folder))
+    assert Memory.load(tmp_path / "north", "north", shop).position == 0
 
 
 def test_a_node_without_a_state_folder_says_so(tmp_path, shop):
@@ -369,6 +479,57 @@ def test_digits_as_built_in_data(tmp_path):
     assert personal.score(test.drop(columns="label"), test["label"]) > 0.85
 
 
+ORPHAN = """
+import subprocess, sys, time
+from pathlib import Path
+work = '''
+import sys, time
+from pathlib import Path
+from fedres.core.files import locked
+from fedres.flower.server_app import end_with_parent
+end_with_parent(0.1)
+with locked(Path(sys.argv[1]), signed=True):
+    print("locked", flush=True)
+    time.sleep(60)
+'''
+subprocess.run([sys.executable, "-c", work, sys.argv[1]])
+"""
+
+
+def test_an_orphan_gives_the_lock_up_and_a_holder_is_named(tmp_path):
+    command = [sys.executable, "-c", ORPHAN, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as superlink:
+        assert superlink.stdout.readline() == b"locked\n"
+        holder = (tmp_path / HOLDER).read_text()
+        with pytest.raises(ValueError, match=f"{holder} is at work"), locked(tmp_path, 0.1):
+            pass
+        superlink.kill()
+        began = time.monotonic()
+        with locked(tmp_path, patience=20, signed=True):
+            assert time.monotonic() - began < 20
+            assert (tmp_path / HOLDER).read_text() == f"process {os.getpid()}"
+
+
+def test_the_demo_ends_at_sigterm_where_sigint_is_ignored(monkeypatch):
+    """As a shell ignores it for what it starts in the background."""
+
+    def ended(*_):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+        raise AssertionError("SIGTERM was ignored")
+
+    monkeypatch.setattr("fedres.flower.demo.demo", ended)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        done = CliRunner().invoke(commands, ["demo"])
+    finally:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
+    assert done.exit_code != 0
+    assert not isinstance(done.exception, AssertionError)
+
+
 # Seeing it
 
 
@@ -378,11 +539,12 @@ def test_progress_and_report(tmp_path, shop, monkeypatch):
     frame.to_csv(tmp_path / "shops.csv", index=False)
     state = run_in_process(shop, {1: node})
     state.members["north[/] <1>"].refused = {"label": 3}
+    state._changed.add("north[/] <1>")
     state.finish()
-    table = progress_table(read_facts(state.folder / CHECKPOINT))
+    table = progress_table(read_run(state.folder))
     assert table.row_count == 1
     Console(quiet=True).print(table)
-    assert [render(cell).plain for cell in table.columns[0].cells] == ["north[/] <1> (done)"]
+    assert [render(cell).plain for cell in table.columns[0].cells] == ["north[/] <1>"]
     page = write_report(state.folder, shop).read_text()
     for words in (
         "no more rows",
@@ -393,6 +555,31 @@ def test_progress_and_report(tmp_path, shop, monkeypatch):
         assert words in page
     assert "north[/] <1>" not in page
     assert not re.search(r"(src|href)=.https?:", page)  # it opens without a network
+
+
+def test_status_and_metrics(tmp_path, shop):
+    node = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north"}
+    state = run_in_process(shop, {1: node})
+    state.members["north"].refused = {'a "reason"': 3}
+    state._changed.add("north")
+    state.finish()
+    done = CliRunner().invoke(commands, ["status", str(state.folder)])
+    assert done.exit_code == 0, done.output
+    for words in ("north", "done", "no more rows", "held", "refused", "faults"):
+        assert words in done.output
+    assert max(map(len, done.output.splitlines())) <= 80
+    for missing in (["status"], ["metrics"], ["forgive", "a"]):
+        command = [missing[0], str(tmp_path / "none"), *missing[1:]]
+        assert "there is no run" in str(CliRunner().invoke(commands, command).exception)
+    with metrics_server(state.folder, 0) as server:
+        assert server.server_address[0] == "127.0.0.1"
+        Thread(target=server.serve_forever, daemon=True).start()
+        with urlopen(f"http://127.0.0.1:{server.server_address[1]}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        server.shutdown()
+    assert 'fedres_client_rows{client="north"} 30.0' in lines
+    assert 'fedres_client_refused{client="north",reason="a \\"reason\\""} 3' in lines
+    assert all(line.startswith("#") or len(line.rsplit(" ", 1)) == 2 for line in lines)
 
 
 class FakeFlwr:
@@ -450,6 +637,63 @@ def test_launch_says_why_a_run_failed_and_stops_it_on_ctrl_c(tmp_path, shop, mon
     with pytest.raises(KeyboardInterrupt):
         launch.launch(flwr, tmp_path / "app", {})
     assert flwr.stopped == ["1"]
+
+
+def test_launch_outlives_a_superlink_that_gives_no_answer(tmp_path, shop, monkeypatch):
+    monkeypatch.setattr(launch, "LOOK", 0.01)
+    monkeypatch.setattr(launch, "ASK", 0.0)
+    write_app(tmp_path / "app", shop)
+    answers = iter([ValueError("`flwr list` failed: Connection refused"), "running", "finish"])
+
+    def status(flwr):
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        if answer == "finish":
+            state = ServerState(shop, tmp_path / "run")
+            state.reason = "rounds"
+            state.finish()
+        return answer
+
+    told = Console(record=True, quiet=False, file=io.StringIO())
+    launch.launch(FakeFlwr(status), tmp_path / "app", {}, console=told)
+    assert "Connection refused" in told.export_text()
+
+
+def test_launch_gives_up_where_nothing_gives_a_sign_of_life(tmp_path, shop, monkeypatch):
+    for name, seconds in (("LOOK", 0.01), ("ASK", 0.0), ("GIVE_UP", 0.05)):
+        monkeypatch.setattr(launch, name, seconds)
+    write_app(tmp_path / "app", shop)
+
+    def no_answer(_):
+        raise ValueError("`flwr list` failed: Connection refused")
+
+    quiet = Console(quiet=True)
+    with pytest.raises(ValueError, match="go on with --resume"):
+        launch.launch(FakeFlwr(no_answer), tmp_path / "app", {}, console=quiet)
+
+
+@pytest.mark.parametrize(
+    ("printed", "words"),
+    [('{"runs": []}', "does not know run 7"), ("", "answered"), ("{broken", "answered")],
+)
+def test_a_status_that_cannot_be_read_is_one_sentence(monkeypatch, printed, words):
+    monkeypatch.setattr(Flwr, "call", lambda *_: printed)
+    with pytest.raises(ValueError, match=words):
+        Flwr("server").status("7")
+
+
+def test_a_folder_with_the_superlinks_name_is_not_taken_for_an_app(tmp_path, shop, monkeypatch):
+    write_app(tmp_path / "clinics", shop)
+    monkeypatch.chdir(tmp_path)
+    home = tmp_path / "flwr"
+    home.mkdir()
+    (home / "config.toml").write_text(
+        f'[superlink.clinics]\naddress = "127.0.0.1:{free_port()}"\ninsecure = true\n'
+    )
+    # It gets as far as the superlink, which is not there.
+    with pytest.raises(ValueError, match=r"(?i)connect|unavailable|refused"):
+        Flwr("clinics", home).status("7")
 
 
 def test_the_simulation_runtime_needs_data_in_the_app(tmp_path, shop):

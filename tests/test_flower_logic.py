@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,33 +16,40 @@ from fedres.core.messages import GlobalModel, Upload
 from fedres.core.models import LinearModel, batch_of
 from fedres.core.parties import Client, Server
 from fedres.core.primitives import view_of
+from fedres.core.receipts import number_of
 from fedres.core.rule import Rule
 from fedres.core.sgd import ALIGNMENTS, Linear, Many
 from fedres.core.steps import Adaptive
 from fedres.core.views import client_rows
+from fedres.flower import run_folder
 from fedres.flower.app_settings import AppSettings
-from fedres.flower.client_state import ClientState, number_of
+from fedres.flower.client_state import ClientState
+from fedres.flower.jury import Jury
 from fedres.flower.memory import STATE
 from fedres.flower.row_by_row import apply_rows
-from fedres.flower.run_folder import CHECKPOINT, LOG, read_log
+from fedres.flower.run_folder import CHECKPOINT, give_order, read_log, read_run
 from fedres.flower.server_state import ServerState, TaskUnderWay
 from fedres.flower.wire import Reply, Sent, Task
 
-SETTINGS = AppSettings(3, 2, rows_per_message=4, passes=0, rounds=5, feature_limit=5.0)
+SETTINGS = AppSettings(
+    3, 2, rows_per_message=4, passes=0, rounds=5, feature_limit=5.0, bind_names=False
+)
+BOUND = replace(SETTINGS, bind_names=True)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def no_wait_for_the_disk():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        patch.setattr(run_folder, "SYNCHRONOUS", "OFF")
         yield
 
 
 class Rows:
     """Samples in memory; `passes` times, or for ever."""
 
-    def __init__(self, x_global, x_local, y, passes=0):
-        self.parts, self.passes = (x_global, x_local, y), passes
+    def __init__(self, x_global, x_local, y, passes=0, key=""):
+        self.parts, self.passes, self.key = (x_global, x_local, y), passes, key
 
     def take(self, position, count):
         n = len(self.parts[2])
@@ -316,6 +324,29 @@ def test_whatever_happens_uploads_count_once(tmp_path_factory, happenings):
         assert not server.members[client.memory.client].refused
 
 
+def test_a_server_put_back_from_a_backup_loses_what_came_after_and_nothing_else(tmp_path):
+    server, clients = make(tmp_path, "ab")
+    round_(server, clients)
+    server._checkpoint.close()
+    backup = (tmp_path / "run" / CHECKPOINT).read_bytes()
+    server = ServerState(replace(SETTINGS, resume=True), tmp_path / "run")
+    for _ in range(5):
+        round_(server, clients)
+    server._checkpoint.close()
+    (tmp_path / "run" / CHECKPOINT).write_bytes(backup)
+    server = ServerState(replace(SETTINGS, resume=True), tmp_path / "run")
+    for _ in range(3):
+        round_(server, clients)
+    for client in clients.values():
+        member = server.members[client.memory.client]
+        assert (member.confirmed, member.beyond) == (client.memory.next, [])
+        # Those not yet confirmed were made with a model that nobody has any more.
+        assert member.refused == {"model from the future": 2}
+        assert member.applied == 2 + 6
+    lines = read_log(server.folder)
+    assert len({(line["client"], line["number"]) for line in lines}) == len(lines) == 16
+
+
 def test_a_client_that_lost_its_state_is_heard_again(tmp_path):
     server, clients = make(tmp_path, "a")
     for _ in range(3):
@@ -404,6 +435,68 @@ def test_stops_without_improvement(tmp_path):
     assert server.rounds - server.best_round >= 3
 
 
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_client_whose_table_grew_goes_on(tmp_path, resumed):
+    settings = AppSettings(**(vars_of(SETTINGS) | {"rounds": 0, "passes": 1}))
+    now = [0.0]
+    _, clients = make(tmp_path, "ab", settings, passes=1)
+    clients[1].source.passes = 0  # has rows as long as it is asked
+    server = ServerState(settings, tmp_path / "timed", clock=lambda: now[0])
+    while not server._done:
+        round_(server, clients)
+    round_(server, clients)
+    grown = some_rows(7)
+    parts = zip(clients[0].source.parts, grown.parts, strict=True)
+    clients[0].source.parts = tuple(np.concatenate(pair) for pair in parts)
+    assert {node for node, _ in server.tasks([0])} == set()
+    if resumed:
+        resume = replace(settings, resume=True)
+        server = ServerState(resume, tmp_path / "timed", clock=lambda: now[0])
+    else:
+        now[0] += 301
+    for _ in range(20):
+        round_(server, clients)
+    assert server.members["a"].rows == 60
+    consistent(server, clients)
+
+
+def test_a_client_that_vanished_is_waited_for_only_so_long(tmp_path):
+    settings = AppSettings(**(vars_of(SETTINGS) | {"rounds": 20, "passes": 1}))
+    now = [0.0]
+    _, clients = make(tmp_path, "abc", settings, passes=1)
+    server = ServerState(settings, tmp_path / "timed", clock=lambda: now[0])
+    round_(server, clients)
+    vanished = clients.pop(2)
+    while server._working != {"c"}:
+        round_(server, clients)
+    assert server.tasks(clients) == []
+    assert server.finished() is None
+    now[0] = 599.0
+    assert server.finished() is None
+    clients[2] = vanished
+    round_(server, clients)
+    del clients[2]
+    now[0] = 1100.0
+    assert server.finished() is None  # it was there again
+    now[0] = 1200.0
+    assert server.finished() == "no more rows of those who are there"
+    server.reason = server.finished()
+    server.finish()
+    assert read_run(server.folder)["absent"] == ["c"]
+
+
+def test_a_run_whose_clients_all_vanish_ends(tmp_path):
+    now = [0.0]
+    _, clients = make(tmp_path, "ab")
+    server = ServerState(SETTINGS, tmp_path / "timed", clock=lambda: now[0])
+    assert server.finished() is None
+    now[0] = 1e6  # nobody has come yet: that is no reason
+    assert server.finished() is None
+    round_(server, clients)
+    now[0] += 601
+    assert server.finished() == "everyone is absent"
+
+
 # Defence
 
 
@@ -482,13 +575,13 @@ def test_a_client_is_ignored_after_too_many_refusals(tmp_path):
         "",
         "[]",
         "{" * 5000,
-        json.dumps({"client": "", "sent": [], "done": False, "error": ""}),
-        json.dumps({"client": "a", "sent": [[0, 0.1, 99]], "done": False, "error": ""}),
-        json.dumps({"client": "a", "sent": [[-1, 0.1, 4]], "done": False, "error": ""}),
-        json.dumps({"client": "a", "sent": [[True, 0.1, 4]], "done": False, "error": ""}),
-        json.dumps({"client": "a", "sent": [], "done": 1, "error": ""}),
-        json.dumps({"client": "\x1b[2J", "sent": [], "done": False, "error": ""}),
-        json.dumps({"client": "a", "sent": [], "done": False, "error": "<b> it was the data"}),
+        json.dumps({"client": "a", "sent": [[0, 0.1, 99]], "done": False, "first": 0, "error": ""}),
+        json.dumps({"client": "a", "sent": [[-1, 0.1, 4]], "done": False, "first": 0, "error": ""}),
+        json.dumps(
+            {"client": "a", "sent": [[True, 0.1, 4]], "done": False, "first": 0, "error": ""}
+        ),
+        json.dumps({"client": "a", "sent": [], "done": 1, "first": 0, "error": ""}),
+        json.dumps({"client": "a", "sent": [], "done": False, "first": 0, "error": "<b>"}),
     ],
 )
 def test_a_broken_head_is_refused(tmp_path, head):
@@ -497,6 +590,13 @@ def test_a_broken_head_is_refused(tmp_path, head):
     server.receive(task.task, head, b"body")
     assert server.strangers == {"broken head": 1}
     assert server.members == {}
+
+
+@pytest.mark.parametrize("name", ["a" * 101, "\x1b[2J"])
+def test_an_unfit_name_is_called_so(tmp_path, name):
+    server, _ = make(tmp_path, "a")
+    server.receive(server.tasks([0])[0][1].task, *Reply(name).pack())
+    assert server.strangers == {"unfit name": 1}
 
 
 def test_a_node_cannot_take_many_names(tmp_path):
@@ -508,11 +608,142 @@ def test_a_node_cannot_take_many_names(tmp_path):
     assert server.strangers == {"changed its name": 1}
 
 
-def test_errors_on_a_client_are_counted_in_the_end_ignored(tmp_path):
+@pytest.mark.parametrize("resumed", [False, True])
+def test_an_impostor_can_neither_end_nor_ban_another_client(tmp_path, resumed):
+    server, clients = make(tmp_path, "ab", BOUND)
+    round_(server, clients)
+    if resumed:
+        server = ServerState(AppSettings(**{**vars_of(BOUND), "resume": True}), tmp_path / "run")
+    number = server.members["a"].confirmed
+    for reply in (
+        Reply("a", done=True),
+        Reply("a", error="OSError"),
+        *(Reply("a", (Sent(number + k, 0.1, b"bad"),)) for k in range(30)),
+    ):
+        server.flights["t"] = TaskUnderWay(666, 32)
+        server.receive("t", *reply.pack())
+    assert server.strangers == {"name of another node": 32}
+    assert server.tasks([666]) == []
+    member = server.members["a"]
+    assert (member.done, member.ignored, member.refused, member.faults) == (False, False, {}, {})
+    round_(server, clients)
+    assert member.applied == 4
+    consistent(server, clients)
+
+
+def test_two_nodes_of_one_name_are_told_apart_and_of_it(tmp_path, caplog):
+    for bound in (BOUND, SETTINGS):
+        run = tmp_path / str(bound.bind_names)
+        run.mkdir()
+        server, clients = make(run, "ab", bound)
+        other = ClientState(bound, "a", folder(run, "another-a"), some_rows(9))
+        for _ in range(3):
+            round_(server, {**clients, 2: other})
+        assert server.strangers["name of another node"] >= 3
+        assert "forgive" in caplog.text
+        consistent(server, clients)
+
+
+def test_a_forgiven_name_is_free_for_another_node(tmp_path):
+    server, clients = make(tmp_path, "a", BOUND)
+    round_(server, clients)
+    clients = {5: clients[0]}
+    round_(server, clients)
+    assert server.members["a"].applied == 2
+    give_order(tmp_path / "run", "forgive", "a")
+    for _ in range(2):
+        round_(server, clients)
+    assert server.members["a"].node == 5
+    consistent(server, clients)
+
+
+def test_faults_of_a_client_make_it_rest_and_nothing_more(tmp_path):
+    now = [0.0]
+    _, clients = make(tmp_path, "ab")
+    server = ServerState(SETTINGS, tmp_path / "timed", clock=lambda: now[0])
+    round_(server, clients)
+    waits = []
+    for _ in range(40):  # a full disk, for hours
+        for _, task in server.tasks([0]):
+            server.receive(task.task, *Reply("a", error="OSError").pack())
+        assert server.tasks([0]) == []
+        began = now[0]
+        while not server.tasks([0]):
+            now[0] += 1
+        server.flights.clear()
+        waits.append(now[0] - began)
+    assert waits[0] < waits[2] < waits[4]
+    assert max(waits) <= 300
+    member = server.members["a"]
+    assert (member.ignored, member.refused, member.strikes) == (False, {}, 0)
+    assert member.faults["OSError"] >= 40
+    used = member.applied
+    round_(server, clients)  # there is room on the disk again
+    assert member.applied > used
+    assert len(server.tasks([0])) == 2
+
+
+def test_a_client_with_lasting_faults_does_not_hold_up_the_end(tmp_path):
+    settings = AppSettings(**(vars_of(SETTINGS) | {"rounds": 0, "passes": 1}))
+    now = [0.0]
+    _, clients = make(tmp_path, "ab", settings, passes=1)
+    server = ServerState(settings, tmp_path / "timed", clock=lambda: now[0])
+    while not server.finished() and now[0] < 5000:
+        for node, task in server.tasks(clients):
+            reply = Reply("b", error="OSError") if node else clients[0].work(task)
+            server.receive(task.task, *reply.pack())
+        now[0] += 10
+    assert server.finished() == "no more rows of those who are there"
+    assert server.absent() == ["b"]
+
+
+def test_a_task_that_a_process_died_of_is_not_sent_again_at_once(tmp_path):
     server, _ = make(tmp_path, "a")
-    while server.tasks([0]) or server.flights:
-        server.receive(next(iter(server.flights)), *Reply("a", error="ValueError").pack())
-    assert server.members["a"].refused == {"error on the client: ValueError": 20}
+    for _, task in server.tasks([0]):
+        server.failed(task.task)
+    assert server.tasks([0]) == []
+
+
+def test_refusals_are_forgotten_by_good_work(tmp_path):
+    server, _ = make(tmp_path, "a")
+    for number in range(1000):
+        sent = Sent(number, 0.1, upload(number) if number % 20 else upload(number)[:-1])
+        server.flights["t"] = TaskUnderWay(0, 32)
+        server.receive("t", *Reply("a", (sent,)).pack())
+    assert server.members["a"].refused == {"wrong size": 50}
+    assert not server.members["a"].ignored
+
+
+def test_forgiven_clients_are_heard_again_and_removed_ones_no_more(tmp_path):
+    server, clients = make(tmp_path, "ab")
+    round_(server, clients)
+    server.members["a"].strikes, server.members["a"].ignored = 20.0, True
+    server._note_change("a", server.members["a"])
+    server.save()
+    give_order(tmp_path / "run", "forgive", "a")
+    give_order(tmp_path / "run", "remove", "b")
+    used = {name: member.applied for name, member in server.members.items()}
+    for _ in range(2):
+        round_(server, clients)
+    assert server.members["a"].applied > used["a"]
+    assert server.members["b"].applied == used["b"]
+    # Orders are carried out once, and hold through a resume.
+    resume = AppSettings(**{**vars_of(SETTINGS), "resume": True})
+    resumed = ServerState(resume, tmp_path / "run")
+    assert resumed._checkpoint.orders() == []
+    assert [resumed.members[name].ignored for name in "ab"] == [False, True]
+    with pytest.raises(ValueError, match="knows no client 'z', but a, b"):
+        give_order(tmp_path / "run", "forgive", "z")
+
+
+def test_a_changed_byte_of_a_state_is_noticed(tmp_path):
+    server, clients = make(tmp_path, "a")
+    round_(server, clients)
+    path = clients[0].folder / STATE
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(ValueError, match=r"checksum differs.*empty local model"):
+        restarted(clients[0], tmp_path)
 
 
 @pytest.mark.parametrize("attack", ["flipped labels", "steepest", "all features", "against"])
@@ -574,6 +805,67 @@ def poison(attack, samples, task):
     return np.tile(np.sign(weights), (len(y), 1)), np.full_like(y, far), -np.ones_like(y)
 
 
+def one_hostile(server, clients, rounds):
+    """Rounds in which the last client flips its labels; how often that was held back."""
+    evil = max(clients)
+    name = clients[evil].memory.client
+    for _ in range(rounds):
+        for node, task in server.tasks(clients):
+            if node != evil:
+                reply = clients[node].work(task)
+            else:
+                number = server.members[name].confirmed if name in server.members else 0
+                x, _, y = clients[evil].source.take(4 * number, 4)
+                packed = upload(number, name, x_global=x, residual=-9 * y, y=y)
+                reply = Reply(name, (Sent(number, 0.1, packed),))
+            server.receive(task.task, *reply.pack())
+        server.save()
+    return server.members[name].held_back
+
+
+def test_the_jury_remembers_through_a_resume(tmp_path):
+    server, clients = make(tmp_path, "abcd")
+    assert one_hostile(server, clients, 8) > 8
+    resumed = ServerState(replace(SETTINGS, resume=True), tmp_path / "run")
+    before, used = resumed.global_.weights.copy(), resumed.members["d"].held_back
+    number = resumed.members["d"].confirmed
+    sent = Sent(number, 0.1, upload(number, "d", x_global=np.full((2, 3), 5, np.float32),
+                                    residual=np.full(2, -9, np.float32)))  # fmt: skip
+    resumed.flights["t"] = TaskUnderWay(3, 32)
+    resumed.receive("t", *Reply("d", (sent,)).pack())
+    assert resumed.members["d"].held_back == used + 1
+    np.testing.assert_array_equal(resumed.global_.weights, before)
+    for name, rows in server._jury.heard.items():
+        for mine, kept in zip(rows, resumed._jury.heard[name], strict=True):
+            if name != "d":
+                np.testing.assert_array_equal(mine, kept)
+
+
+def test_two_honest_clients_are_jury_enough_and_off_is_off(tmp_path):
+    held = {}
+    for jury in ("own-history", "off"):
+        (tmp_path / jury).mkdir()
+        server, clients = make(tmp_path / jury, "abc", replace(SETTINGS, jury=jury))
+        held[jury] = one_hostile(server, clients, 10)
+        assert server.members["a"].held_back + server.members["b"].held_back <= 2
+    assert held["off"] == 0
+    assert held["own-history"] > 15
+
+
+def test_the_jury_keeps_64_rows_and_nothing_else():
+    jury = Jury(SQUARED)
+    for rows in (10, 5000, 3):
+        x = np.random.default_rng(rows).random((rows, 3), np.float32)
+        jury.hear("a", Upload(0, 0, 0, x, x[:, 0], x[:, 1]))
+        kept = jury.heard["a"]
+        assert [len(part) for part in kept] == [min(rows, 64) if rows != 3 else 64] * 3
+        assert all(part.base is None for part in kept)
+        np.testing.assert_array_equal(kept.x_global[-3:], x[-3:])
+    for k in range(300):
+        jury.hear(f"c{k}", Upload(0, 0, 0, x, x[:, 0], x[:, 1]))
+    assert len(jury.heard) == 200
+
+
 # Bad input on the client
 
 
@@ -633,14 +925,42 @@ def test_a_run_is_not_overwritten_and_resumes_only_what_is_there(tmp_path):
         ServerState(other, tmp_path / "run")
 
 
-def test_a_log_line_cut_short_by_a_crash_is_dropped(tmp_path):
+def test_a_damaged_checkpoint_is_noticed(tmp_path):
     server, clients = make(tmp_path, "a")
     round_(server, clients)
-    with (tmp_path / "run" / LOG).open("a") as file:
-        file.write('{"client": "a", "num')
-    resumed = ServerState(AppSettings(**{**vars_of(SETTINGS), "resume": True}), tmp_path / "run")
-    assert len(read_log(resumed.folder)) == resumed.version == 2
-    assert (tmp_path / "run" / CHECKPOINT).exists()
+    server._checkpoint.close()
+    path = tmp_path / "run" / CHECKPOINT
+    content, weights = path.read_bytes(), server.global_.weights.tobytes()
+    assert weights in content
+    path.write_bytes(content.replace(weights, weights[:-1] + bytes([weights[-1] ^ 1])))
+    resume = AppSettings(**{**vars_of(SETTINGS), "resume": True})
+    with pytest.raises(ValueError, match=r"a checksum differs.*backup"):
+        ServerState(resume, tmp_path / "run")
+    path.write_bytes(b"junk" * 5000)
+    with pytest.raises(ValueError, match="damaged"):
+        ServerState(resume, tmp_path / "run")
+
+
+def test_a_server_killed_before_its_first_checkpoint_begins_again(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / CHECKPOINT).write_bytes(b"")
+    server, clients = make(tmp_path, "a")
+    round_(server, clients)
+    assert read_run(tmp_path / "run")["version"] == len(read_log(tmp_path / "run")) == 2
+
+
+def test_the_cost_of_a_reply_is_that_of_its_client_alone(tmp_path, monkeypatch):
+    server, clients = make(tmp_path)
+    for _ in range(2):
+        round_(server, clients)
+    saved = []
+    monkeypatch.setattr(server._checkpoint, "save", lambda *parts: saved.append(parts))
+    (_, task) = server.tasks([1])[0]
+    server.receive(task.task, *clients[1].work(task).pack())
+    server.save()
+    _, _, members, lines, *_ = saved[-1]
+    assert list(members) == ["b"]
+    assert len(lines) == 1
 
 
 @pytest.mark.parametrize(
@@ -652,6 +972,7 @@ def test_a_log_line_cut_short_by_a_crash_is_dropped(tmp_path):
         ({"width-global": 3, "width-local": 2, "rows-per-message": 70_000}, "65535"),
         ({"width-global": 3, "width-local": 2, "label-low": 1.0}, "label-low"),
         ({"width-global": 3, "width-local": 2, "alignment": "soon"}, "alignment"),
+        ({"width-global": 3, "width-local": 2, "jury": "on"}, "own-history, off"),
         ({"width-global": 3, "width-local": 2, "rounds": 0, "passes": 0}, "never stop"),
         ({"width-global": 3, "width-local": 2, "eta": 0.0}, "eta must be positive"),
         ({"width-global": 3, "width-local": 2, "rounds": -1}, "negative"),

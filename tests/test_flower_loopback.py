@@ -1,10 +1,14 @@
 """Real superlinks and nodes, on this machine alone."""
 
+import json
 import shutil
+import socket
+import ssl
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from http.client import HTTPSConnection
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +19,11 @@ from rich.console import Console
 from fedres.flower.app_folder import settings_like, write_app
 from fedres.flower.client_app import state_folder
 from fedres.flower.launch import launch, launch_here, write_report
-from fedres.flower.local_cluster import Cluster, Tls
+from fedres.flower.local_cluster import Cluster, Tls, free_port
 from fedres.flower.memory import STATE, Memory
 from fedres.flower.replay import replay, unused
-from fedres.flower.run_folder import CHECKPOINT, read_log
+from fedres.flower.run_folder import holds_run, read_log, read_run
 from fedres.flower.samples import ROWS, StoredSource
-from fedres.flower.state_files import read_facts
 from fedres.tables.stored_estimator import load_model
 
 PATIENCE = 400.0  # seconds: generous, as other work may keep the machine busy
@@ -44,7 +47,7 @@ def make_app(folder, **changes):
         rows_per_message=20,
         passes=0,
         folder=str(folder / "run"),
-        **{"rounds": 4} | changes,
+        **{"rounds": 4, "bind_names": False} | changes,
     )
     write_app(folder / "app", settings, "fedres.flower.slow_client_app:app")
     return settings
@@ -71,8 +74,8 @@ def until(condition, what):
 
 
 def applied(folder, clinic):
-    path = folder / "run" / CHECKPOINT
-    members = read_facts(path)["members"] if path.exists() else {}
+    run = folder / "run"
+    members = read_run(run)["members"] if holds_run(run) else {}
     return members.get(f"clinic-{clinic}", {"applied": 0})["applied"]
 
 
@@ -93,11 +96,11 @@ def test_killed_nodes_and_a_killed_server_lose_nothing_and_count_nothing_twice(t
         assert after.position == 20 * after.next > before.position
 
         cluster.kill("superlink")
-        used = read_facts(tmp_path / "run" / CHECKPOINT)["version"]
+        used = read_run(tmp_path / "run")["version"]
         cluster.start_superlink()
         launch(cluster.flwr, tmp_path / "app", {"resume": True, "rounds": 5}, console=QUIET)
 
-    facts, lines = read_facts(tmp_path / "run" / CHECKPOINT), read_log(tmp_path / "run")
+    facts, lines = read_run(tmp_path / "run"), read_log(tmp_path / "run")
     assert facts["reason"] == "rounds"
     assert facts["version"] == len(lines) > used
     pairs = [(line["client"], line["number"]) for line in lines]
@@ -138,26 +141,124 @@ def test_killed_nodes_and_a_killed_server_lose_nothing_and_count_nothing_twice(t
     assert "Measured delays" in page
 
 
+NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+
+
 @pytest.mark.skipif(
-    not (shutil.which("openssl") and shutil.which("ssh-keygen")),
-    reason="openssl and ssh-keygen make the certificates and keys",
+    not (shutil.which("openssl") and shutil.which("ssh-keygen") and NGINX),
+    reason="openssl and ssh-keygen make certificates and keys, and nginx is the gate",
 )
-def test_tls_and_keys_admit_only_registered_nodes(tmp_path):
-    make_app(tmp_path, rounds=1)
+def test_the_gate_lets_in_the_calls_of_registered_nodes_and_nothing_else(tmp_path):
+    make_app(tmp_path, rounds=1, bind_names=True)
     tls = certificate(tmp_path)
     for name in ("known", "stranger"):
         command = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f"]
         subprocess.run([*command, str(tmp_path / name)], check=True)
-    with Cluster(tmp_path / "cluster", tls=tls) as cluster:
-        cluster.flwr.call("supernode", "register", str(tmp_path / "known.pub"), cluster.NAME)
-        cluster.start_node("clinic-0", node(tmp_path, 0), key=tmp_path / "known")
-        cluster.start_node("clinic-1", node(tmp_path, 1), key=tmp_path / "stranger")
-        launch(cluster.flwr, tmp_path / "app", {"folder": str(tmp_path / "run")}, console=QUIET)
+    with Cluster(tmp_path / "cluster", tls=tls) as cluster, gate(tmp_path, cluster) as port:
+        flwr, here = cluster.flwr, cluster.NAME
+        flwr.call("supernode", "register", str(tmp_path / "known.pub"), here)
+        cluster.start_node("clinic-0", node(tmp_path, 0), tmp_path / "known", port)
+        cluster.start_node("clinic-1", node(tmp_path, 1), tmp_path / "stranger", port)
+        # The very commands that the operator has, by somebody with the certificate.
+        outsider = cluster.flwr_at(tmp_path / "outsider", port)
+        for attack in (
+            ["list", here],
+            ["supernode", "list", here],
+            ["supernode", "register", str(tmp_path / "stranger.pub"), here],
+            ["run", str(tmp_path / "app"), here],
+        ):
+            with pytest.raises(ValueError, match="failed"):
+                outsider.call(*attack)
+        run = flwr.run(tmp_path / "app", {"folder": str(tmp_path / "run")})
+        for attack in (["log", run, here, "--show"], ["stop", run, here]):
+            with pytest.raises(ValueError, match="failed"):
+                outsider.call(*attack)
+        assert_only_fleet(port, tls)
+        until(lambda: applied(tmp_path, 0) >= 1, "an upload through the gate")
         until(lambda: cluster.processes["clinic-1"].poll() is not None, "the stranger's end")
+        assert run in flwr.call("list", here, "--format", "json")
+        assert (
+            len(json.loads(flwr.call("supernode", "list", here, "--format", "json"))["nodes"]) == 1
+        )
     refusal = (tmp_path / "cluster" / "clinic-1.log").read_text(errors="replace")
     assert "Failed to activate SuperNode" in refusal
-    assert list(read_facts(tmp_path / "run" / CHECKPOINT)["members"]) == ["clinic-0"]
+    assert list(read_run(tmp_path / "run")["members"]) == ["clinic-0"]
     assert not (tmp_path / "state" / "clinic-1" / STATE).exists()
+
+
+def assert_only_fleet(port, tls):
+    """No other path of the superlink's is reached, however it is written."""
+    from flwr.supercore.routers.runtime.router import router as runtime
+    from flwr.superlink.routers.control import router as control
+    from flwr.superlink.routers.fleet.router import router as fleet
+
+    paths = [route.path for router in (control, runtime) for route in router.routes]
+    assert len(paths) > 50
+    paths += ["/v1/fleet/register-node", "/v1/fleet/unregister-node", "/docs", "/openapi.json"]
+    paths += [
+        "/v1/fleet/../control/list-runs",
+        "/v1/fleet/..%2fcontrol%2flist-runs",
+        "/v1/control/list-runs%3f/../../fleet/pull-messages",
+        "/v1/fleet/pull-messages/../../control/list-runs",
+        "//v1//control//list-runs",
+        "/V1/CONTROL/list-runs",
+        "/v1/fleet/pull-messages%00/v1/control/list-runs",
+    ]
+    answers = {path: ask(port, tls, path) for path in paths}
+    tricked = {path: code for path, code in answers.items() if code in range(200, 400)}
+    assert not tricked
+    assert {answers[path] for path in paths[:50]} == {404}
+    assert ask(port, tls, "/v1/fleet/pull-messages", "GET") == 403
+    # Those that pass reach Flower, which asks for a key.
+    through = [route.path for route in fleet.routes if not route.path.endswith("register-node")]
+    assert {ask(port, tls, path) for path in through} == {401}
+
+
+def ask(port, tls, path, method="POST"):
+    context = ssl.create_default_context(cafile=tls.authority)
+    connection = HTTPSConnection("127.0.0.1", port, context=context, timeout=20)
+    with closing(connection):
+        connection.putrequest(method, path, skip_accept_encoding=True)
+        connection.putheader("Content-Type", "application/protobuf")
+        connection.putheader("Content-Length", "0")
+        connection.endheaders()
+        return connection.getresponse().status
+
+
+@contextmanager
+def gate(folder, cluster):
+    """nginx with deploy/nginx.conf in front of a superlink; its port."""
+    port, home = free_port(), folder / "nginx"
+    home.mkdir()
+    text = (Path(__file__).parents[1] / "deploy" / "nginx.conf").read_text()
+    for documented, here in {
+        "listen 443": f"listen 127.0.0.1:{port}",
+        "127.0.0.1:8000": f"127.0.0.1:{cluster.port}",
+        "/etc/fedres": str(folder),
+    }.items():
+        assert documented in text
+        text = text.replace(documented, here)
+    temporary = "".join(
+        f"{kind}_temp_path {home}/{kind};"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (home / "nginx.conf").write_text(
+        f"daemon off; pid {home}/pid; error_log {home}/error.log; events {{}}\n"
+        f"http {{ access_log off; {temporary}\n{text}\n}}\n"
+    )
+    command = [NGINX, "-e", str(home / "error.log"), "-c", str(home / "nginx.conf")]
+    process = subprocess.Popen(command, env={"FLWR_HOME": str(home)})
+    try:
+        until(lambda: answers(port), "nginx")
+        yield port
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def answers(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def certificate(folder):
@@ -182,7 +283,7 @@ def test_the_simulation_runtime_runs_the_same_app(tmp_path):
     app = tmp_path / "app-here"
     write_app(app, replace(settings, data=str(tmp_path / "all.csv"), client_column="clinic"))
     launch_here(app, {"folder": str(tmp_path / "here"), "rounds": 2}, nodes=3)
-    members = read_facts(tmp_path / "here" / CHECKPOINT)["members"]
+    members = read_run(tmp_path / "here")["members"]
     assert sorted(members) == ["client-0", "client-1", "client-2"]
     assert all(member["applied"] and not member["refused"] for member in members.values())
 

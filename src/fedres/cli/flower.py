@@ -21,11 +21,15 @@ def init(
         str | None, typer.Option(help="Columns that local models see: a,b or a wildcard.")
     ] = None,
     global_: Annotated[
-        str | None, typer.Option("--global", help="Columns that the server sees (default: all).")
+        str | None,
+        typer.Option("--global", help="Columns that the server sees, row by row; '*' for all."),
     ] = None,
     categorical: Annotated[
         str | None, typer.Option(help="Columns of numbers that are categories.")
     ] = None,
+    allow_ids: Annotated[
+        bool, typer.Option("--allow-ids", help="Take columns that look like ids, too.")
+    ] = False,
     widths: Annotated[
         str | None,
         typer.Option(help="Numbers of global and local features, as 10,3: for data by a function."),
@@ -35,7 +39,7 @@ def init(
 
     Example: fedres flower init myapp --like sample.csv --label ill --global age,sex
     """
-    from fedres.flower.app_folder import digits_settings, settings_like, write_app
+    from fedres.flower.app_folder import digits_settings, settings_like, views_of, write_app
     from fedres.flower.app_settings import AppSettings
 
     if like is not None and label is None:
@@ -51,6 +55,7 @@ def init(
             local=_names(local),
             global_=_names(global_),
             categorical=_names(categorical),
+            allow_ids=allow_ids,
         )
     else:
         settings = digits_settings()
@@ -59,6 +64,11 @@ def init(
         f"{folder}: {settings.width_global} global and {settings.width_local} local features, "
         f"{settings.loss} loss. Next: {folder / 'README.md'}"
     )
+    if settings.features:
+        seen = views_of(settings)
+        print(f"The server sees, row by row: {', '.join(seen['global']) or 'no column'}; the label")
+        print(f"Clients alone see:           {', '.join(seen['local']) or 'no column'}")
+        print(f"Nobody uses:                 {', '.join(seen['neither']) or 'no column'}")
 
 
 @app.command()
@@ -97,6 +107,80 @@ def run(
 
 
 @app.command()
+def status(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    watch: Annotated[bool, typer.Option("--watch", help="Go on, until Ctrl-C.")] = False,
+    clients: Annotated[int, typer.Option(help="Show so many at most.")] = 40,
+) -> None:
+    """Show the clients of a run: uploads, loss, lag, when they were seen, held back, refused.
+
+    Example: fedres flower status run --watch
+    """
+    import time
+
+    from rich.console import Console
+    from rich.live import Live
+
+    from fedres.flower.launch import progress_table
+    from fedres.flower.run_folder import read_run
+
+    console = Console()
+    if not watch:
+        console.print(progress_table(read_run(run, clients)))
+        return
+    with Live(progress_table(read_run(run, clients)), console=console) as live:
+        while True:
+            time.sleep(1.0)
+            live.update(progress_table(read_run(run, clients)))
+
+
+@app.command()
+def metrics(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    port: Annotated[int, typer.Option(help="Of 127.0.0.1.")] = 9464,
+) -> None:
+    """Serve the same figures to Prometheus, at http://127.0.0.1:9464/metrics.
+
+    Example: fedres flower metrics run
+    """
+    from fedres.flower.metrics import metrics_server
+
+    with metrics_server(run, port) as server:
+        print(f"http://127.0.0.1:{server.server_address[1]}/metrics", flush=True)
+        server.serve_forever()
+
+
+@app.command()
+def forgive(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    client: Annotated[str, typer.Argument(help="The client's name.")],
+) -> None:
+    """Hear a client again that is ignored, after too many refusals or removed.
+
+    Example: fedres flower forgive run clinic-3
+    """
+    from fedres.flower.run_folder import give_order
+
+    give_order(run, "forgive", client)
+    print(f"{client} is heard again, at once or when the run is resumed.")
+
+
+@app.command()
+def remove(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    client: Annotated[str, typer.Argument(help="The client's name.")],
+) -> None:
+    """Ignore a client from now on; what the global model has learned from it stays.
+
+    Example: fedres flower remove run clinic-3
+    """
+    from fedres.flower.run_folder import give_order
+
+    give_order(run, "remove", client)
+    print(f"{client} is ignored, at once or when the run is resumed.")
+
+
+@app.command()
 def demo(
     rounds: Annotated[int, typer.Option(help="Stop after so many.")] = 8,
     report: Annotated[Path, typer.Option(help="Where to leave the report.")] = Path(
@@ -116,8 +200,8 @@ def demo(
     from fedres.flower.demo import SECONDS, SLOW
     from fedres.flower.demo import demo as show
 
-    # Ended from outside, it cleans up as after Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    # Ended from outside, it cleans up as after Ctrl-C, also where that is ignored in background.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console()
     console.print(
         f"A superlink and three nodes on 127.0.0.1; {SLOW} waits {SECONDS:g} s with each reply.",

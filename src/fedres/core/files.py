@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-LOCK = ".lock"
+LOCK, HOLDER = ".lock", ".lock-holder"
 
 
 @contextmanager
@@ -53,21 +53,25 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path, patience: float = 3600.0) -> Iterator[None]:
+def locked(folder: Path, patience: float = 3600.0, signed: bool = False) -> Iterator[None]:
     """Keep other processes out of a folder; the lock of a killed process is free at once.
 
     The file that carries the lock stays: to delete it would let two processes in, one with the
-    old file and one with a new one of that name.
+    old file and one with a new one of that name. Where it is signed, a second file
+    says who has it, for those who wait in vain.
     """
     from filelock import FileLock, Timeout
 
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / LOCK)
+    lock, holder = FileLock(folder / LOCK), folder / HOLDER
     try:
         lock.acquire(timeout=patience)
     except Timeout:
-        raise ValueError(f"another process is at work in {folder}: stop it") from None
+        who = holder.read_text(encoding="utf-8") if holder.exists() else "another process"
+        raise ValueError(f"{who} is at work in {folder}: wait for it, or end it") from None
     try:
+        if signed:
+            holder.write_text(f"process {os.getpid()}", encoding="utf-8")
         yield
     finally:
         lock.release()

@@ -12,6 +12,7 @@ from fedres.tables.encoder import Encoder
 from fedres.tables.read_table import read_table
 
 Names = list[str] | None
+FEWEST_FOR_ID = 10  # rows that tell an id from a column whose values happen to differ
 
 
 def settings_like(
@@ -23,20 +24,62 @@ def settings_like(
     local: Names = None,
     global_: Names = None,
     categorical: Names = None,
+    allow_ids: bool = False,
 ) -> AppSettings:
     """Settings for tables that look like a sample: which columns, which labels.
 
     The sample is typical of all clients' tables, such as one made up for the purpose: its means,
-    spreads and categories become part of the app, which all parties see.
+    spreads and categories become part of the app, which all parties see. Which columns the server
+    may see (`global_`) must be said; columns that look like ids are refused unless allowed.
     """
+    if global_ is None:
+        raise ValueError(
+            "say which columns the server may see, row by row: --global age,ward, or --global '*' "
+            "for all of them"
+        )
     named = [categorical] if isinstance(categorical, str) else categorical or ()
     table = read_table(sample, client=client, label=label, time=time, categorical=named)
     if not hasattr(table.frame, "columns"):
         raise ValueError(f"{sample} has no named columns: give a CSV or Parquet file")
     encoder = Encoder.fit(table.frame, local=local, global_=global_, categorical=categorical)
+    if not allow_ids:
+        _refuse_ids(table.frame, encoder)
     assert table.y is not None
     columns = {"label": label, "client_column": client or "", "time_column": time or ""}
     return _settings(table.frame, encoder, _label_settings(table.y) | columns)
+
+
+def _refuse_ids(frame: Any, encoder: Encoder) -> None:
+    """Refuse columns by which rows, and so people, could be known."""
+    public = {encoder.columns[k].name for k in encoder.global_}
+    for column in encoder.columns:
+        values = frame[column.name].dropna()
+        known = len(set(values.astype(str)))
+        if len(values) < FEWEST_FOR_ID:
+            continue
+        if column.kind != "number" and 2 * known > len(values):
+            raise ValueError(
+                f"column {column.name!r} looks like an id ({known} different texts in "
+                f"{len(values)} rows), and all of them would become part of the app, which travels "
+                "to every node: leave it out of --global and --local, or say --allow-ids"
+            )
+        whole = values.dtype.kind in "iuf" and (values % 1 == 0).all()
+        if whole and column.name in public and known == len(values):
+            raise ValueError(
+                f"column {column.name!r} looks like an id ({known} different whole numbers in as "
+                "many rows), and the server would see it: leave it out of --global, or say "
+                "--allow-ids"
+            )
+
+
+def views_of(settings: AppSettings) -> dict[str, list[str]]:
+    """The columns of a table by who sees what is made of them."""
+    described = settings.table
+    encoder = Encoder.from_dict(described["encoder"])
+    public = [encoder.columns[k].name for k in encoder.global_]
+    own = [encoder.columns[k].name for k in encoder.local]
+    neither = [name for name in described["columns"] if name not in {*public, *own}]
+    return {"global": public, "local": own, "neither": neither}
 
 
 def digits_settings() -> AppSettings:
@@ -141,20 +184,21 @@ On this machine alone, with Flower's simulation runtime: `fedres flower run . --
 On several machines, each with `pip install 'fedres[flower]'` and, for Flower,
 `export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1`:
 
-On the server (then name it in `~/.flwr/config.toml`: `[superlink.NAME]`, `address = "HOST:8000"`,
-`root-certificates = "ca.crt"`):
+On the server, behind a proxy that lets only the calls of nodes pass (fedres's deploy/nginx.conf:
+anyone who reaches the superlink itself can run apps on it). Name it in `~/.flwr/config.toml`:
+`[superlink.server]`, `address = "localhost:8000"`, `root-certificates = "ca.crt"`.
 
 ```
-flower-superlink --host 0.0.0.0 --port 8000 --database superlink.db \\
+flower-superlink --host 127.0.0.1 --port 8000 --database superlink.db \\
   --ssl-ca-certfile ca.crt --ssl-certfile server.pem --ssl-keyfile server.key \\
   --enable-supernode-auth
-fedres flower run . --superlink NAME
+fedres flower run . --superlink server
 ```
 
-On each client (its key registered before: `flwr supernode register node.pub NAME`):
+On each client (its key registered before: `flwr supernode register node.pub server`):
 
 ```
-flower-supernode --superlink HOST:8000 --root-certificates ca.crt \\
+flower-supernode --superlink HOST:443 --root-certificates ca.crt \\
   --auth-supernode-private-key node --host 127.0.0.1 \\
   --node-config '{data} state="/var/lib/fedres" client="clinic-3"'
 ```

@@ -11,6 +11,7 @@ from fedres.core.messages import MOST_ROWS, check_bits, upload_bytes
 from fedres.core.rule import Rule
 from fedres.core.sgd import ALIGNMENTS
 from fedres.core.steps import Adaptive
+from fedres.flower.jury import JURIES
 
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
@@ -55,7 +56,16 @@ class AppSettings:
     rounds: int = 20
     seconds: int = 0
     patience: int = 0
+    # A client that was not there for so many seconds is waited for no more: the run ends when all
+    # others are done. If it comes back before, it goes on.
+    absent_after: int = 600
+    # Whether a client's name belongs for good to the node that used it first. Not for nodes
+    # without keys, which Flower gives another id each time they start: there a name is free again
+    # when its node is gone.
+    bind_names: bool = True
     refusals: int = 20  # after so many refused uploads a client is ignored
+    # How uploads that do harm to the other clients are held back: see `fedres.flower.jury`.
+    jury: str = "own-history"
     history: int = 1000  # old global models, for the alignments other than ``arrival``
     folder: str = "run"  # on the server: checkpoint, log, model and report
     resume: bool = False  # whether to go on from the checkpoint in that folder
@@ -67,6 +77,8 @@ class AppSettings:
             raise ValueError(
                 f"alignment must be one of {', '.join(ALIGNMENTS)}, not {self.alignment!r}"
             )
+        if self.jury not in JURIES:
+            raise ValueError(f"jury must be one of {', '.join(JURIES)}, not {self.jury!r}")
         if not 1 <= self.rows_per_message <= MOST_ROWS:
             raise ValueError(
                 f"rows-per-message must be 1 to {MOST_ROWS}, not {self.rows_per_message}"
@@ -76,7 +88,15 @@ class AppSettings:
                 f"label-low must be less than label-high, not {self.label_low:g} and "
                 f"{self.label_high:g}"
             )
-        for name in ("eta", "radius", "feature_limit", "label_scale", "refusals", "history"):
+        for name in (
+            "eta",
+            "radius",
+            "feature_limit",
+            "label_scale",
+            "refusals",
+            "history",
+            "absent_after",
+        ):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{_dashed(name)} must be positive, not {getattr(self, name)}")
         for name in ("width_global", "width_local", "passes", "rounds", "seconds", "patience"):

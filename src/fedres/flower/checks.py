@@ -3,8 +3,8 @@
 import numpy as np
 
 from fedres.core.messages import MessageError, Upload
+from fedres.core.receipts import number_of
 from fedres.flower.app_settings import AppSettings
-from fedres.flower.client_state import number_of
 from fedres.flower.wire import Sent
 
 LARGEST_RESIDUAL = 1e6  # far beyond any label; sums with it do not overflow
@@ -12,6 +12,14 @@ LARGEST_RESIDUAL = 1e6  # far beyond any label; sums with it do not overflow
 
 class RefusedError(ValueError):
     """An upload that is not used, and why, in a few words that reports count by."""
+
+
+def largest_loss(settings: AppSettings) -> float:
+    """The loss of the worst prediction that clipping lets through, and a little for rounding."""
+    loss = settings.rule.loss
+    low, high = min(loss.clip[0], settings.label_low), max(loss.clip[1], settings.label_high)
+    labels = np.array([settings.label_high, settings.label_low])
+    return float(1.001 * loss.value(np.array([low, high]), labels).max())
 
 
 def checked(sent: Sent, client: str, version: int, settings: AppSettings) -> Upload:
@@ -34,7 +42,7 @@ def checked(sent: Sent, client: str, version: int, settings: AppSettings) -> Upl
         (not lowest <= upload.y.min() <= upload.y.max() <= highest, "label"),
         (np.abs(values).max(initial=0) > settings.feature_limit, "feature too large"),
         (np.abs(upload.residual).max() > LARGEST_RESIDUAL, "residual"),
-        (not np.isfinite(sent.loss) or sent.loss < 0, "loss"),
+        (not 0 <= sent.loss <= largest_loss(settings), "loss"),
     ):
         if wrong:
             raise RefusedError(reason)

@@ -14,7 +14,7 @@ from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import ClientState
 from fedres.flower.model_folder import write_personal
 from fedres.flower.samples import open_source
-from fedres.flower.wire import Reply, Task
+from fedres.flower.wire import LONGEST_NAME, Reply, Task, fit_name
 
 RECORD = "fedres"
 OFTEN = 50  # uploads from one personal model to the next, which takes as long as a small message
@@ -46,6 +46,8 @@ def _work(message: Message, settings: AppSettings, node: Mapping[str, Any], clie
     record: Any = message.content[RECORD]
     task = Task.unpack(record["head"], record["body"])
     with locked(folder):
+        for part in folder.glob("*.part"):  # of a process that was killed while it wrote
+            part.unlink()
         state = ClientState(settings, client, folder, open_source(settings, node, client, folder))
         reply = state.work(task)
         if settings.features and (task.last or reply.done or state.memory.next % OFTEN == 1):
@@ -56,7 +58,13 @@ def _work(message: Message, settings: AppSettings, node: Mapping[str, Any], clie
 def client_name(node: Mapping[str, Any], node_id: int) -> str:
     """The client's name for itself, which it keeps when its node gets another id."""
     if "client" in node:
-        return str(node["client"])
+        name = str(node["client"])
+        if not fit_name(name):
+            logging.getLogger("flwr").error(
+                "fedres: the server will refuse the name %r: client in --node-config must have 1 "
+                "to %d printable letters", name, LONGEST_NAME,
+            )  # fmt: skip
+        return name
     return f"client-{node['partition-id']}" if "partition-id" in node else f"node-{node_id}"
 
 

@@ -16,9 +16,10 @@ import numpy as np
 
 from fedres.core import sgd
 from fedres.core.feature_limit import clipped
-from fedres.core.messages import GlobalModel, Upload
+from fedres.core.messages import MOST_ROWS, GlobalModel, Upload
 from fedres.core.models import LinearModel, batch_of
 from fedres.core.primitives import view_of
+from fedres.core.receipts import number_of
 from fedres.core.types import F32, Matrix
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.memory import Memory, Unconfirmed
@@ -30,6 +31,11 @@ REMEMBERED = 8  # answers kept for tasks that come again
 
 class RowSource(Protocol):
     """A client's rows, in a fixed order."""
+
+    @property
+    def key(self) -> str:
+        """Another one when what they are made from has changed; empty if nobody can tell."""
+        ...
 
     def take(self, position: int, count: int) -> tuple[Matrix, Matrix, F32]:
         """Up to `count` samples from that position on: x_global, x_local, y; none at the end."""
@@ -52,8 +58,9 @@ class ClientState:
             # Models of two trainings do not add up.
             self.memory = Memory.blank(self.memory.client, task.session, self.settings)
         memory = self.memory
-        if model.version >= memory.global_.version:
-            memory.global_ = model
+        # Of a server that was put back from a backup, the newest model has a lower version.
+        if (task.started, model.version) >= (memory.started, memory.global_.version):
+            memory.started, memory.global_ = task.started, model
         self._confirm(task)
         numbers = [k for k, one in memory.outbox.items() if one.task not in task.waiting]
         if not task.last:
@@ -80,6 +87,7 @@ class ClientState:
         """Predict and learn from the next batch; the number of its upload, if there is one."""
         memory, rule = self.memory, self.settings.rule
         local, model = memory.local, memory.global_
+        self._check_trail()
         x_global, x_local, y = self._samples()
         memory.done = len(y) == 0
         if memory.done:
@@ -95,9 +103,29 @@ class ClientState:
         loss = float(rule.loss.value(joint, y).mean())
         memory.outbox[number] = Unconfirmed("", loss, upload.pack())
         memory.losses += loss * len(y)
+        if memory.trail_rows == memory.position:
+            memory.trail = _trail(x_global, x_local, y, memory.trail)
+            memory.trail_rows += len(y)
         memory.position += len(y)
         memory.next += 1
         return [number]
+
+    def _check_trail(self) -> None:
+        """Of a table that has changed, compare the rows that were used before."""
+        memory, key, trail, at = self.memory, self.source.key, 0, 0
+        if key == memory.source:
+            return
+        while memory.source and at < memory.trail_rows:
+            rows = min(MOST_ROWS, memory.trail_rows - at)
+            x_global, x_local, y = self.source.take(at, rows)
+            trail = _trail(clipped(x_global, self.settings.feature_limit), x_local, y, trail)
+            at += rows
+        if memory.source and trail != memory.trail:
+            raise ValueError(
+                f"the first {memory.trail_rows} rows of the table, which were used before, are no "
+                "longer the same: add new rows at the end, or remove the state to begin again"
+            )
+        memory.source = key
 
     def _learn_waiting(self, position: int, slopes: F32) -> None:
         """The local steps on rows that the server has used by now."""
@@ -108,7 +136,7 @@ class ClientState:
         local = self.memory.local.on(view_of(x_local))
         for c in range(len(y)):
             message = sgd.Message(0, flight, c, c + 1)
-            sgd.learn_waiting(self._terms, global_, 0, local, message)
+            sgd.learn_waiting(local, self._terms, global_, 0, message)
 
     def _global_model(self) -> LinearModel:
         held, rule = self.memory.global_, self.settings.rule
@@ -143,13 +171,17 @@ class ClientState:
                 "change label-low and label-high in the app"
             )
         settings.rule.loss.check(y)
-        return clipped(x_global, settings.feature_limit), x_local, y
+        x_global = clipped(x_global, settings.feature_limit)
+        if not isinstance(x_global, np.ndarray):
+            x_global.sum_duplicates()  # and in rising order, which the server insists on
+        return x_global, x_local, y
 
     def _reply(self, numbers: list[int]) -> Reply:
         outbox = self.memory.outbox
         kept = ((k, outbox[k]) for k in numbers if k in outbox)
         sent = tuple(Sent(k, one.loss, one.upload) for k, one in kept)
-        return Reply(self.memory.client, sent, self.memory.done)
+        first = min(outbox, default=self.memory.next)
+        return Reply(self.memory.client, sent, self.memory.done, first)
 
     def _unpacked(self, packed: bytes) -> GlobalModel:
         model = GlobalModel.unpack(packed, 0)
@@ -162,6 +194,7 @@ class ClientState:
         return model
 
 
-def number_of(name: str) -> int:
-    """The number that a client's uploads carry."""
-    return zlib.crc32(name.encode())
+def _trail(x_global: Matrix, x_local: Matrix, y: F32, before: int) -> int:
+    """A checksum that goes on from the rows before, however rows are cut into batches."""
+    sums = (np.asarray(x.sum(axis=1), np.float32).ravel() for x in (x_global, x_local))
+    return zlib.crc32(np.column_stack([y, *sums]).tobytes(), before)

@@ -36,7 +36,9 @@ class DemoResult:
 
 def demo(folder: Path, rounds: int, console: Console) -> DemoResult:
     """Run it in a folder; processes are stopped at the end, whatever happens."""
-    settings = replace(digits_settings(), data="", rounds=rounds, folder=str(folder / "run"))
+    settings = replace(
+        digits_settings(), data="", rounds=rounds, folder=str(folder / "run"), bind_names=False
+    )
     write_app(folder / "app", settings, "fedres.flower.slow_client_app:app")
     rows = dict(zip(CLIENTS, tables(len(CLIENTS)), strict=True))
     with Cluster(folder / "cluster") as cluster:

@@ -49,6 +49,8 @@ class Flwr:
         done = subprocess.run(
             [program("flwr"), *arguments],
             env=self._environment,
+            # Where a folder has the superlink's name, flwr takes it for an app.
+            cwd=Path(sys.executable).parent,
             capture_output=True,
             text=True,
             check=False,
@@ -62,15 +64,16 @@ class Flwr:
         """Start a run; its id."""
         named = [f"{name}={json.dumps(value)}" for name, value in settings.items()]
         overrides = [part for setting in named for part in ("-c", setting)]
-        started = self._ask("run", str(app), self.superlink, *overrides, *options)
-        if not started.get("success", True):
-            words = " ".join(str(started.get("error-message")).split())
-            raise ValueError(f"the superlink did not start the run: {words}")
+        started = self._ask("run", str(app.resolve()), self.superlink, *overrides, *options)
         return str(started["run-id"])
 
     def status(self, run: str) -> str:
         """Such as ``running`` or ``finished:completed``."""
-        return str(self._ask("list", "--run-id", run, self.superlink)["runs"][0]["status"])
+        answer = self._ask("list", "--run-id", run, self.superlink)
+        try:
+            return str(answer["runs"][0]["status"])
+        except (KeyError, IndexError, TypeError):
+            raise ValueError(f"the superlink does not know run {run}") from None
 
     def log(self, run: str) -> str:
         """What the server's side of a run has printed."""
@@ -82,4 +85,12 @@ class Flwr:
 
     def _ask(self, *arguments: str) -> Any:
         answer = self.call(*arguments, "--format", "json")
-        return json.loads(answer[answer.index("{") :])
+        try:
+            found = json.loads(answer[answer.index("{") :])
+        except ValueError:
+            words = " ".join(answer.split())
+            raise ValueError(f"`flwr {arguments[0]}` answered {words[-200:]!r}") from None
+        if not found.get("success", True):
+            words = " ".join(str(found.get("error-message")).split())
+            raise ValueError(f"`flwr {arguments[0]}` failed: {words}")
+        return found

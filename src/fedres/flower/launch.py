@@ -14,12 +14,13 @@ from rich.table import Table
 from fedres.flower.app_folder import read_app
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.flwr_command import Flwr
-from fedres.flower.run_folder import CHECKPOINT, read_log
-from fedres.flower.state_files import read_facts
+from fedres.flower.run_folder import holds_run, read_log, read_run
 from fedres.report.terminal_table import terminal_table
 
 LOOK = 1.0  # seconds between two looks at the checkpoint
 ASK = 15.0  # seconds between two questions to the superlink, each of which starts a process
+SHOWN = 40  # clients at most, in the terminal
+GIVE_UP = 600.0  # seconds in which neither the superlink nor the run gave a sign of life
 
 
 def launch(
@@ -37,14 +38,14 @@ def launch(
     settings = replace(settings, **{name.replace("-", "_"): v for name, v in overrides.items()})
     settings = replace(settings, folder=str(Path(settings.folder).resolve()))
     folder = Path(settings.folder)
-    there = (folder / CHECKPOINT).exists()
+    there = holds_run(folder)
     if there and not settings.resume:
         raise ValueError(
             f"{folder} holds a run: go on with --resume, or name another folder with --out"
         )
     if settings.resume and not there:
         raise ValueError(f"there is no run in {folder}: leave out --resume")
-    before = read_facts(folder / CHECKPOINT)["seconds"] if there else -1.0
+    before = read_run(folder, 0)["seconds"] if there else -1.0
     run = flwr.run(app, {**overrides, "folder": settings.folder}, options)
     try:
         _watch(flwr, run, folder, before, console or Console())
@@ -55,7 +56,8 @@ def launch(
 
 
 def _watch(flwr: Flwr, run: str, folder: Path, before: float, console: Console) -> None:
-    asked = time.monotonic()
+    asked = alive = time.monotonic()
+    seen = before
     with Live(console=console, refresh_per_second=2) as live:
         while True:
             time.sleep(LOOK)
@@ -65,29 +67,52 @@ def _watch(flwr: Flwr, run: str, folder: Path, before: float, console: Console) 
                 live.update(progress_table(facts))
                 if facts["reason"]:
                     return
+                if facts["seconds"] > seen:
+                    seen, alive = facts["seconds"], time.monotonic()
             if time.monotonic() - asked > ASK:
-                status, asked = flwr.status(run), time.monotonic()
+                asked = time.monotonic()
+                try:
+                    status = flwr.status(run)
+                except ValueError as error:
+                    # A superlink that was killed comes back; the run may not even have noticed.
+                    console.print(f"The superlink gives no answer: {escape(str(error))[:300]}")
+                    if asked - alive > GIVE_UP:
+                        raise ValueError(
+                            f"neither the superlink nor the run in {folder} has given a sign of "
+                            f"life for {GIVE_UP:.0f} s: start the superlink, then go on with "
+                            "--resume"
+                        ) from None
+                    continue
+                alive = asked
                 if status.startswith("finished") and not (_facts(folder) or {}).get("reason"):
                     words = " ".join(flwr.log(run).split())
                     raise ValueError(f"the run ended early ({status}): {words[-600:]}")
 
 
 def _facts(folder: Path) -> dict[str, Any] | None:
-    path = folder / CHECKPOINT
-    return read_facts(path) if path.exists() else None
+    return read_run(folder, SHOWN) if holds_run(folder) else None
 
 
 def progress_table(facts: Mapping[str, Any]) -> Table:
     """Who is there, how late and how well."""
     rows = []
     for name, member in sorted(facts["members"].items()):
-        state = " (ignored)" if member["ignored"] else " (done)" if member["done"] else ""
-        row = [escape(name + state), str(member["applied"]), f"{member['rows']:,}"]
-        row += [f"{member['loss']:.4f}", f"{member['lag']:.1f}"]
-        row += [f"{time.time() - member['last_seen']:.0f} s ago"]
-        rows.append([*row, str(sum(member["refused"].values()))])
-    columns = ("client", "uploads", "rows", "loss", "rounds late", "seen", "refused")
+        seen = f"{time.time() - member['last_seen']:.0f} s"
+        seen = "ignored" if member["ignored"] else "done" if member["done"] else seen
+        short = name if len(name) <= 16 else f"{name[:15]}…"
+        row = [escape(short), str(member["applied"]), f"{member['loss']:.4f}"]
+        row += [f"{member['lag']:.1f}", seen]
+        row += [f"{member['held_back'] / max(1, member['applied']):.0%}"]
+        rows.append([*row, *(str(sum(member[what].values())) for what in ("refused", "faults"))])
+    columns = ("client", "used", "loss", "late", "seen", "held", "refused", "faults")
     title = f"Round {facts['rounds']:.1f}, {facts['seconds']:.0f} s"
+    if facts["reason"]:
+        title += f", ended ({facts['reason']})"
+    if facts["strangers"]:
+        strangers = ", ".join(f"{reason} {count}" for reason, count in facts["strangers"].items())
+        title += f"; refused of unknown nodes: {strangers}"
+    if (more := facts["clients"] - len(rows)) > 0:
+        title += f"; {more:,} more clients"
     return terminal_table(columns, rows, ("client",), title=title)
 
 
@@ -97,7 +122,7 @@ def write_report(folder: Path, settings: AppSettings) -> Path:
 
     page = folder / "report.html"
     described = {k: v for k, v in settings.to_config().items() if k not in ("features", "resume")}
-    write_run(read_facts(folder / CHECKPOINT), read_log(folder), described, page)
+    write_run(read_run(folder), read_log(folder), described, page)
     return page
 
 
@@ -121,4 +146,4 @@ def launch_here(app: Path, overrides: Mapping[str, Any], nodes: int) -> AppSetti
         TemporaryDirectory(prefix="fedres-") as folder,
         Cluster(Path(folder), simulation=True) as cluster,
     ):
-        return launch(cluster.flwr, app, overrides, options)
+        return launch(cluster.flwr, app, {**overrides, "bind-names": False}, options)

@@ -46,16 +46,7 @@ class Cluster:
     def __enter__(self) -> "Cluster":
         self.folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
-        home = self.folder / "flwr"
-        home.mkdir(exist_ok=True)
-        security = "insecure = true"
-        if self.tls:
-            security = f"root-certificates = {json.dumps(str(self.tls.authority))}"
-        (home / "config.toml").write_text(
-            f'[superlink]\ndefault = "{self.NAME}"\n\n[superlink.{self.NAME}]\n'
-            f'address = "{HOST}:{self.port}"\n{security}\n',
-            encoding="utf-8",
-        )
+        self.flwr_at(self.folder / "flwr", self.port)
         try:
             self.start_superlink()
         except BaseException:
@@ -70,6 +61,19 @@ class Cluster:
     def flwr(self) -> Flwr:
         """The `flwr` command against this superlink."""
         return Flwr(self.NAME, self.folder / "flwr")
+
+    def flwr_at(self, home: Path, port: int) -> Flwr:
+        """The `flwr` command of somebody who has the certificate, against some port."""
+        home.mkdir(exist_ok=True)
+        security = "insecure = true"
+        if self.tls:
+            security = f"root-certificates = {json.dumps(str(self.tls.authority))}"
+        (home / "config.toml").write_text(
+            f'[superlink]\ndefault = "{self.NAME}"\n\n[superlink.{self.NAME}]\n'
+            f'address = "{HOST}:{port}"\n{security}\n',
+            encoding="utf-8",
+        )
+        return Flwr(self.NAME, home)
 
     def start_superlink(self) -> None:
         """Start the superlink, and wait until it answers."""
@@ -88,13 +92,18 @@ class Cluster:
                 raise ValueError(f"the superlink did not start: see {self.folder}/superlink.log")
             time.sleep(0.1)
 
-    def start_node(self, name: str, config: Mapping[str, Any], key: Path | None = None) -> None:
-        """Start a node, with its configuration and its private key if there are keys."""
+    def start_node(
+        self, name: str, config: Mapping[str, Any], key: Path | None = None, port: int | None = None
+    ) -> None:
+        """Start a node, with its configuration and its private key if there are keys.
+
+        It connects to the superlink, or to that port in front of it.
+        """
         security = ["--root-certificates", str(self.tls.authority)] if self.tls else ["--insecure"]
         if key is not None:
             security += ["--auth-supernode-private-key", str(key)]
         pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
-        command = [*security, "--superlink", f"{HOST}:{self.port}", "--host", HOST]
+        command = [*security, "--superlink", f"{HOST}:{port or self.port}", "--host", HOST]
         command += ["--port", str(free_port()), "--node-config", pairs]
         self._start(name, "flower-supernode", command)
 

@@ -7,12 +7,16 @@ import numpy as np
 
 from fedres.core.messages import GlobalModel
 from fedres.core.models import LinearModel
+from fedres.core.state_files import Arrays, read, write
 from fedres.core.types import F32
 from fedres.flower.app_settings import AppSettings
-from fedres.flower.state_files import Arrays, read, write
 
 STATE = "state.safetensors"
-PLAIN = ("session", "next", "position", "losses", "done", "answered")  # kept as they are
+# Kept as they are.
+PLAIN = (
+    "session", "next", "position", "losses", "done", "answered", "source", "trail", "trail_rows",
+    "started",
+)  # fmt: skip
 
 
 @dataclass
@@ -32,10 +36,16 @@ class Memory:
     session: str  # the training that it is of
     local: LinearModel
     global_: GlobalModel  # the newest that it was sent
+    started: int = 0  # when the server that sent it did
     next: int = 0  # the number of its next upload
     position: int = 0  # where in its rows that will begin
     losses: float = 0.0  # sum of the progressive losses so far
     done: bool = False  # whether its rows have come to their end
+    # What its rows were made from, and a checksum of so many rows from the first on: a table may
+    # change, but not in the rows that were used.
+    source: str = ""
+    trail: int = 0
+    trail_rows: int = 0
     outbox: dict[int, Unconfirmed] = field(default_factory=dict)
     # Where clients wait for the server's own use of an upload before they learn from it: the
     # position and the slopes of each.

@@ -81,7 +81,9 @@ def _with_constant(weights: F32, width: int) -> F32:
 
 def _classes(settings: AppSettings) -> Any:
     names = [settings.negative, settings.positive]
-    try:
-        return np.array([int(name) for name in names])
-    except ValueError:
-        return np.array(names)
+    for kind in (int, float):
+        try:
+            return np.array([kind(name) for name in names])
+        except ValueError:
+            continue
+    return np.array(names)

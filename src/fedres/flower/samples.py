@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from safetensors import safe_open
 
+from fedres.core.state_files import Arrays, read_facts, write
 from fedres.core.types import F32, Matrix
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import RowSource
-from fedres.flower.state_files import Arrays, read_facts, write
 
 ROWS = "rows.safetensors"
 MEANING = ("features", "label", "negative", "positive", "client", "time")
@@ -60,6 +60,7 @@ class FunctionSource:
 
     settings: AppSettings
     function: Callable[[int], Iterable[tuple[Any, Any, float]]]
+    key: str = ""
 
     def take(self, position: int, count: int) -> LabelledRows:
         """Samples from that position on."""
@@ -78,6 +79,7 @@ class StoredSource:
 
     settings: AppSettings
     path: Path
+    key: str = ""
 
     def take(self, position: int, count: int) -> LabelledRows:
         """Samples from that position on."""
@@ -117,7 +119,7 @@ def _kept(
     """Samples as a file of features, made anew where what they are made from has changed."""
     key = hashlib.sha256(repr(facts).encode()).hexdigest()
     path = folder / ROWS
-    if not path.exists() or read_facts(path).get("key") != key:
+    if read_facts(path).get("key") != key:
         x_global, x_local, y = make()
         arrays: Arrays = {"y": y}
         for side, x in (("global", x_global), ("local", x_local)):
@@ -127,7 +129,7 @@ def _kept(
                 arrays |= {f"{side} {name}": getattr(x, name) for name in CSR}
         folder.mkdir(parents=True, exist_ok=True)
         write(path, {"key": key}, arrays)
-    return StoredSource(settings, path)
+    return StoredSource(settings, path, key)
 
 
 def encoded(settings: AppSettings, table: Path, client: str) -> LabelledRows:
@@ -169,23 +171,36 @@ def labels(settings: AppSettings, y: Any) -> F32:
     --------
     >>> labels(AppSettings(1, 1, negative="well", positive="ill"), np.array(["ill", "well"]))
     array([ 1., -1.], dtype=float32)
+    >>> labels(AppSettings(1, 1, negative="0", positive="1"), np.array([0.0, 1.0]))
+    array([-1.,  1.], dtype=float32)
     >>> labels(AppSettings(1, 1, label_mean=10.0, label_scale=2.0), np.array([11, 12]))
     array([0.5, 1. ], dtype=float32)
     """
     if settings.positive:
-        classes = {settings.negative: -1, settings.positive: 1}
+        same: Callable[[Any], Any] = _number_or_text
+        if same(settings.negative) == same(settings.positive):
+            same = str  # such as 1 and 01
+        classes = {same(settings.negative): -1, same(settings.positive): 1}
         for label in y:
-            if str(label) not in classes:
+            if same(label) not in classes:
                 raise ValueError(
                     f"a label is {label!r}, and the classes are {settings.negative!r} and "
                     f"{settings.positive!r}: remove such rows"
                 )
-        return np.array([classes[str(label)] for label in y], np.float32)
+        return np.array([classes[same(label)] for label in y], np.float32)
     try:
         numbers = np.asarray(y, np.float64)
     except ValueError:
         raise ValueError(f"labels must be numbers, and one is {y[0]!r}") from None
     return ((numbers - settings.label_mean) / settings.label_scale).astype(np.float32)
+
+
+def _number_or_text(label: Any) -> float | str:
+    """A label by its meaning: one clinic writes 0, another 0.0."""
+    try:
+        return float(str(label))
+    except ValueError:
+        return str(label)
 
 
 def _function(name: str) -> Callable[[int], Iterable[tuple[Any, Any, float]]]:

@@ -1,6 +1,8 @@
 """The Flower ServerApp: carries tasks and replies between `ServerState` and Flower's grid."""
 
 import logging
+import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -24,13 +26,31 @@ def main(grid: Grid, context: Context) -> None:
     """Run until a stop condition is met."""
     settings = AppSettings.from_config(context.run_config)
     folder = Path(settings.folder)
-    # What a superlink that died has left behind may still be at work there.
-    with locked(folder, patience=60):
+    end_with_parent()
+    # What a superlink that died has left behind may still be at work there, for a moment.
+    with locked(folder, patience=60, signed=True):
         state = ServerState(settings, folder)
         serve(grid, state)
         if settings.features:
             write_global(folder / "model", settings, state.global_)
         state.finish()
+
+
+def end_with_parent(every: float = 1.0) -> None:
+    """End this process when the one that started it has ended.
+
+    Flower's grid would try to reach a superlink that was killed for ever, and keep the folder
+    locked for whoever resumes. To end at any moment is safe: state on disk is always whole.
+    """
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(every)
+        logging.getLogger("flwr").error("fedres: the superlink is gone; resume the run")
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def serve(grid: Grid, state: ServerState) -> None:
@@ -40,7 +60,10 @@ def serve(grid: Grid, state: ServerState) -> None:
         post.send()
         time.sleep(PAUSE)
         post.collect()
-    logging.getLogger("flwr").info("fedres: stopped (%s) after round %.1f", reason, state.rounds)
+    log = logging.getLogger("flwr")
+    log.info("fedres: stopped (%s) after round %.1f", reason, state.rounds)
+    if absent := state.absent():
+        log.warning("fedres: not waited for, as absent: %s", ", ".join(absent))
     post.send(last=True)
     until = time.monotonic() + FAREWELL
     while state.flights and time.monotonic() < until:
@@ -81,7 +104,7 @@ class Post:
         for reply in self.grid.pull_messages(list(self._task_of)):
             task = self._task_of.pop(reply.metadata.reply_to_message_id)
             if reply.has_error():
-                self.state.lost(task)
+                self.state.failed(task)
                 continue
             record: Any = reply.content.get(RECORD, {})
             self.state.receive(task, record.get("head"), record.get("body"))

@@ -5,11 +5,12 @@ waited for. What a client is told to be safe is on disk first: a task confirms o
 the checkpoint holds.
 """
 
+import logging
 import time
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,12 +23,16 @@ from fedres.core.sgd import Linear, Many
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.checks import RefusedError, checked
 from fedres.flower.jury import Jury
+from fedres.flower.member import Member
 from fedres.flower.row_by_row import apply_rows
-from fedres.flower.run_folder import CHECKPOINT, append_log, cut_log
-from fedres.flower.state_files import Arrays, read, write
+from fedres.flower.run_folder import Checkpoint, holds_run
 from fedres.flower.wire import Reply, Sent, Task
 
+LOG = logging.getLogger("flwr")
 IN_FLIGHT = 2  # messages a node: it has the next one at hand when it is done with one
+FIRST_REST, LONGEST_REST = 5.0, 300.0  # seconds without a task after a fault, and after many
+DONE_REST = 300.0  # seconds until a client that had no more rows is asked again
+FORGOTTEN = 0.1  # of a refusal, for every upload used
 FARTHEST = 10_000  # how far ahead of the confirmed uploads a client's counter may be
 
 
@@ -38,46 +43,22 @@ class TaskUnderWay(NamedTuple):
     size: int
 
 
-@dataclass
-class Member:
-    """What the server knows of a client."""
+class Rest(NamedTuple):
+    """Of a node with faults: how many there were in a row, and when it is asked again."""
 
-    confirmed: int = 0  # uploads below this number have come,
-    beyond: list[int] = field(default_factory=list)  # and these
-    applied: int = 0  # uploads used
-    repeated: int = 0  # uploads that came again and changed nothing
-    rows: int = 0  # used
-    loss: float = 0.0  # mean progressive loss of its newest upload, as it says
-    lag: float = 0.0  # rounds from the model that its newest upload was made with to the one it met
-    last_seen: float = 0.0
-    bytes_up: int = 0
-    bytes_down: int = 0
-    refused: dict[str, int] = field(default_factory=dict)  # uploads by reason
-    ignored: bool = False
-    done: bool = False
-    held_back: int = 0  # uploads that the other clients' rows spoke against, see `jury`
-
-    def has(self, number: int) -> bool:
-        """Whether that upload has come."""
-        return number < self.confirmed or number in self.beyond
-
-    def note(self, number: int) -> None:
-        """Remember that an upload has come."""
-        self.beyond.append(number)
-        while self.confirmed in self.beyond:
-            self.beyond.remove(self.confirmed)
-            self.confirmed += 1
+    faults: int
+    until: float
 
 
 class ServerState:
     """A server between two messages.
 
-    `settings.resume` goes on from the checkpoint in the folder; `clock` gives seconds, for what
-    reports show and for the stop after a time.
+    `settings.resume` goes on from the checkpoint in the folder; `clock` gives seconds that only
+    ever grow, for the stop after a time and for who is absent.
     """
 
     def __init__(
-        self, settings: AppSettings, folder: Path, clock: Callable[[], float] = time.time
+        self, settings: AppSettings, folder: Path, clock: Callable[[], float] = time.monotonic
     ) -> None:
         # Compiled code takes a moment to load, which a client need not wait for.
         from fedres.core.compiled import compiled
@@ -86,6 +67,7 @@ class ServerState:
         self.settings, self.folder, self.clock = settings, folder, clock
         self.global_ = LinearModel(settings.width_global, settings.rule, settings.rule.step)
         self.session = uuid.uuid4().hex
+        self._started = time.time_ns()
         self.version = 0
         self.rounds = self.before = 0.0
         self.members: dict[str, Member] = {}
@@ -94,18 +76,35 @@ class ServerState:
         self.best, self.best_round = np.inf, 0.0
         self.flights: dict[str, TaskUnderWay] = {}
         self._names: dict[int, str] = {}
+        self._online: set[int] = set()
         self._bad_nodes: Counter[int] = Counter()
         self._old = {0: self.global_.weights.copy()}
+        self._kept = -1  # the newest version that the checkpoint holds
         self._jury = Jury(settings.rule.loss)
-        self._losses: list[tuple[float, float]] = []
-        self._news: list[dict[str, Any]] = []
+        self._heard: set[str] = set()  # whose rows there are newer than in the checkpoint
+        self._losses: deque[tuple[float, float]] = deque()
+        self._sum = 0.0  # of these losses
+        self._news: dict[int, dict[str, Any]] = {}
+        self._changed: set[str] = set()
+        self._obeyed = 0  # the newest order carried out
+        # Members who are not ignored: those with rows to come, and those without.
+        self._working: set[str] = set()
+        self._done: set[str] = set()
+        self._resting: dict[int, Rest] = {}
+        self._ask_again: dict[int, float] = {}  # when, of nodes without more rows
+        self._present: dict[str, float] = {}  # when the node of a member was there last
         self._alive = 1
         self._dirty = True
+        if settings.resume != holds_run(folder):
+            raise ValueError(
+                f"there is no checkpoint in {folder}: run without --resume"
+                if settings.resume
+                else f"{folder} holds a run: resume it, or name another folder"
+            )
         folder.mkdir(parents=True, exist_ok=True)
+        self._checkpoint = Checkpoint(folder)
         if settings.resume:
             self._load()
-        elif (folder / CHECKPOINT).exists():
-            raise ValueError(f"{folder} holds a run: resume it, or name another folder")
         self._began = clock()
 
     @property
@@ -115,30 +114,44 @@ class ServerState:
 
     def tasks(self, nodes: Iterable[int], last: bool = False) -> list[tuple[int, Task]]:
         """What to send now: the newest model to every node with room for it."""
+        self._obey()
         self.save()
         online = list(nodes)
+        self._online = set(online)
         self.keep_only(online)
-        busy = Counter(flight.node for flight in self.flights.values())
+        under_way = defaultdict(list)
+        for sent, flight in self.flights.items():
+            under_way[flight.node].append(sent)
+        model = GlobalModel(self.version, self.global_.weights, *self.global_.reach).pack(0)
         new = []
         self._alive = 0
         for node in online:
-            member = self.members.get(self._names.get(node, ""))
+            name = self._names.get(node, "")
+            member = self.members.get(name)
+            rest = self._resting.get(node)
+            if rest is None:
+                self._present[name] = self.clock()
+            elif self.clock() < rest.until and not last:
+                continue
             if self._bad_nodes[node] >= self.settings.refusals or (member and member.ignored):
                 continue
             if not (member and member.done):
                 self._alive += 1
-            elif not last:
+            elif not last and (under_way[node] or self.clock() < self._ask_again.get(node, 0.0)):
                 continue
-            new += [self._task(node, member, last) for _ in range(last or IN_FLIGHT - busy[node])]
+            else:  # its table may have grown
+                self._ask_again[node] = self.clock() + DONE_REST
+            have, also = (member.confirmed, tuple(member.beyond)) if member else (0, ())
+            waiting = under_way[node]
+            wanted = 1 if last or (member and member.done) else IN_FLIGHT - len(waiting)
+            for _ in range(wanted):
+                token = uuid.uuid4().hex
+                order = (have, also, tuple(waiting), self._started, last)
+                task = Task(self.session, token, model, *order)
+                self.flights[task.task] = TaskUnderWay(node, len(model))
+                waiting.append(task.task)
+                new.append((node, task))
         return new
-
-    def _task(self, node: int, member: Member | None, last: bool) -> tuple[int, Task]:
-        model = GlobalModel(self.version, self.global_.weights, *self.global_.reach).pack(0)
-        waiting = tuple(task for task, flight in self.flights.items() if flight.node == node)
-        have, also = (member.confirmed, tuple(member.beyond)) if member else (0, ())
-        task = Task(self.session, uuid.uuid4().hex, model, have, also, waiting, last)
-        self.flights[task.task] = TaskUnderWay(node, len(task.model))
-        return node, task
 
     def keep_only(self, nodes: Iterable[int]) -> None:
         """Wait no more for nodes that are gone; what they did, they will send again."""
@@ -150,6 +163,24 @@ class ServerState:
         """A task that no reply will come to; what it did is asked for again."""
         self.flights.pop(task, None)
 
+    def failed(self, task: str) -> None:
+        """A task that the node's process died of: what it did is asked for again, but not soon."""
+        flight = self.flights.pop(task, None)
+        if flight is not None:
+            self._fault(flight.node, "it died")
+
+    def _fault(self, node: int, kind: str) -> None:
+        """Leave a node with a fault of its own in peace, each time for longer."""
+        faults = self._resting[node].faults + 1 if node in self._resting else 1
+        seconds = min(FIRST_REST * 2 ** min(faults - 1, 20), LONGEST_REST)
+        self._resting[node] = Rest(faults, self.clock() + seconds)
+        client = self._names.get(node)
+        LOG.warning("fedres: %s: %s; asked again in %.0f s", client or "a node", kind, seconds)
+        if client in self.members:
+            member = self.members[client]
+            member.faults[kind] = member.faults.get(kind, 0) + 1
+            self._note_change(client, member)
+
     def receive(self, task: str, head: Any, body: Any) -> None:
         """Take in a reply to a task, if it is worth it."""
         flight = self.flights.pop(task, None)
@@ -158,23 +189,59 @@ class ServerState:
         self._dirty = True
         try:
             reply = Reply.unpack(head, body)
-            if self._names.setdefault(flight.node, reply.client) != reply.client:
-                raise RefusedError("changed its name")
+            member = self._named(reply.client, flight.node)
         except ValueError as error:
-            reason = str(error) if isinstance(error, RefusedError) else "broken head"
-            self.strangers[reason] += 1
+            self.strangers[str(error)] += 1
             self._bad_nodes[flight.node] += 1
             return
-        member = self.members.setdefault(reply.client, Member())
         if member.ignored:
             return
-        member.last_seen = self.clock()
+        member.last_seen = time.time()
         member.bytes_down += flight.size
         member.done = reply.done and not reply.sent
+        if member.done:
+            self._ask_again.setdefault(flight.node, self.clock() + DONE_REST)
+        else:
+            self._ask_again.pop(flight.node, None)
+        member.begin_at(reply.first)
         if reply.error:
-            self._refuse(member, f"error on the client: {reply.error}")
+            self._fault(flight.node, reply.error)
+        else:
+            self._resting.pop(flight.node, None)
         for sent in reply.sent:
+            if member.ignored:
+                break
             self._take(reply.client, member, sent)
+        self._note_change(reply.client, member)
+
+    def _named(self, client: str, node: int) -> Member:
+        """The member of that name, if it is this node's."""
+        if self._names.get(node, client) != client:
+            raise RefusedError("changed its name")
+        member = self.members.setdefault(client, Member())
+        if member.node != node:
+            gone = member.node not in self._online and not self.settings.bind_names
+            if member.node is not None and not gone:
+                LOG.warning(
+                    "fedres: node %d says that it is %s, which is the name of node %d: it is "
+                    "refused. If it took that one's place, `fedres flower forgive` frees the name",
+                    node, client, member.node,
+                )  # fmt: skip
+                raise RefusedError("name of another node")
+            LOG.info("fedres: %s is node %d from now on", client, node)
+            self._names.pop(member.node, None)  # type: ignore[arg-type]
+            member.node = node
+        self._names[node] = client
+        return member
+
+    def _note_change(self, client: str, member: Member) -> None:
+        self._changed.add(client)
+        self._working.discard(client)
+        self._done.discard(client)
+        if not member.ignored:
+            (self._done if member.done else self._working).add(client)
+        elif self._jury.heard.pop(client, None):
+            self._heard.add(client)
 
     def _take(self, client: str, member: Member, sent: Sent) -> None:
         if member.has(sent.number):
@@ -192,6 +259,12 @@ class ServerState:
         except RefusedError as error:
             self._refuse(member, str(error))
             return
+        except Exception as error:
+            # Whatever one client's message brings about, the others' run goes on.
+            LOG.exception("fedres: upload %d of %s could not be used", sent.number, client)
+            self._refuse(member, f"error on the server: {type(error).__name__}")
+            return
+        member.strikes = max(0.0, member.strikes - FORGOTTEN)
         member.applied += 1
         member.rows += len(upload.y)
         member.loss = sent.loss
@@ -203,20 +276,18 @@ class ServerState:
             self._old[self.version] = self.global_.weights.copy()
             self._old.pop(self.version - self.settings.history - 1, None)
         self._watch(sent.loss)
-        self._news.append(
-            {
-                "client": client,
-                "number": sent.number,
-                "made_with": upload.version,
-                "made": self.version,
-                "rows": len(upload.y),
-                "loss": sent.loss,
-                "lag": round(member.lag, 4),
-                "bytes": len(sent.upload),
-                "round": round(self.rounds, 4),
-                "seconds": round(self.seconds, 3),
-            }
-        )
+        self._news[self.version] = {
+            "client": client,
+            "number": sent.number,
+            "made_with": upload.version,
+            "made": self.version,
+            "rows": len(upload.y),
+            "loss": sent.loss,
+            "lag": round(member.lag, 4),
+            "bytes": len(sent.upload),
+            "round": round(self.rounds, 4),
+            "seconds": round(self.seconds, 3),
+        }
 
     def _apply(self, client: str, member: Member, upload: Upload) -> None:
         """Step along the rows, one after the other; nothing changes if that is impossible."""
@@ -227,20 +298,31 @@ class ServerState:
                 raise RefusedError("model too old")
             flight.seen[:] = linear(upload.x_global, self._old[upload.version], model.constant)
         terms, side = rule.terms(np.ones(1, np.float32)), model.on(view_of(upload.x_global))
-        share = self._jury.apply(model, client, lambda: self._learn(terms, side, flight))
-        self._jury.hear(client, upload)
+        before = model.weights.copy(), model.squares.copy(), model.reach
+        judges = self._jury if self.settings.jury != "off" else Jury(rule.loss)
+        try:
+            share = judges.apply(
+                model, client, self.members, upload, lambda: self._learn(terms, side, flight)
+            )
+            judges.hear(client, upload)
+        except BaseException:
+            model.weights[:], model.squares[:], model.reach = before
+            raise
+        self._heard.add(client)
         member.held_back += share < 1
 
     def _refuse(self, member: Member, reason: str) -> None:
         member.refused[reason] = member.refused.get(reason, 0) + 1
-        member.ignored = sum(member.refused.values()) >= self.settings.refusals
+        member.strikes += 1
+        member.ignored |= member.strikes >= self.settings.refusals
 
     def _watch(self, loss: float) -> None:
         """The mean loss over the last round, and when it was lowest."""
         self._losses.append((self.rounds, loss))
+        self._sum += loss
         while self._losses[0][0] <= self.rounds - 1:
-            self._losses.pop(0)
-        mean = float(np.mean([loss for _, loss in self._losses]))
+            self._sum -= self._losses.popleft()[1]
+        mean = self._sum / len(self._losses)
         if mean < self.best:
             self.best, self.best_round = mean, self.rounds
 
@@ -253,10 +335,38 @@ class ServerState:
             return "seconds"
         if settings.patience and self.rounds - self.best_round >= settings.patience:
             return "no improvement"
-        active = [member for member in self.members.values() if not member.ignored]
-        if active and all(member.done for member in active):
+        if self._done and not self._working:
             return "no more rows"
+        if self._working and all(map(self._absent, self._working)):
+            return "no more rows of those who are there" if self._done else "everyone is absent"
         return None
+
+    def _absent(self, client: str) -> bool:
+        last = self._present.get(client, self._began)
+        return self.clock() - last > self.settings.absent_after
+
+    def absent(self) -> list[str]:
+        """Clients with rows to come who are not there and are not waited for."""
+        return sorted(filter(self._absent, self._working))
+
+    def _obey(self) -> None:
+        """Carry out what `fedres flower forgive` and `remove` have asked for."""
+        for order in self._checkpoint.orders():
+            self._dirty, self._obeyed = True, order.id
+            member = self.members.get(order.client)
+            if member is None:
+                continue
+            member.ignored = order.what == "remove"
+            if order.what == "forgive":
+                member.strikes = 0.0
+                self._names.pop(member.node, None)  # type: ignore[arg-type]
+                member.node = None
+                for node in [
+                    node for node in self._resting if self._names.get(node) == order.client
+                ]:
+                    del self._resting[node]
+            LOG.info("fedres: %s: %s", order.client, order.what)
+            self._note_change(order.client, member)
 
     def finish(self) -> None:
         """Close the run: from now on its folder is complete."""
@@ -264,31 +374,37 @@ class ServerState:
         self.save()
 
     def save(self) -> None:
-        """Bring all that came since the last time to the disk: the log first, then the state."""
+        """Bring all that came since the last time to the disk."""
         if not self._dirty:
             return
-        append_log(self.folder, self._news)
-        self._news = []
         facts = {
             "reason": self.reason if self._finished else "",
             **{name: getattr(self, name) for name in ("session", "version", "rounds", "seconds")},
             "range": list(self.global_.reach),
             "best": [self.best, self.best_round],
             "strangers": dict(self.strangers),
-            "members": {name: asdict(member) for name, member in self.members.items()},
-            "old": list(self._old) if self.settings.rule.looks_back else [],
+            "clients": len(self.members),
+            "jury_scale": self._jury.scale,
+            "absent": self.absent() if self._finished else [],
         }
-        arrays: Arrays = {"weights": self.global_.weights, "squares": self.global_.squares}
-        if facts["old"]:
-            arrays["old"] = np.stack(list(self._old.values()))
-        write(self.folder / CHECKPOINT, facts, arrays)
-        self._dirty = False
+        arrays = {"weights": self.global_.weights, "squares": self.global_.squares}
+        changed = {name: asdict(self.members[name]) for name in self._changed}
+        old, oldest = {}, 0
+        if self.settings.rule.looks_back:
+            old = {version: self._old[version] for version in self._old if version > self._kept}
+            oldest = min(self._old)
+        rows = {name: self._packed(name) for name in self._heard}
+        self._checkpoint.save(facts, arrays, changed, self._news, rows, old, oldest, self._obeyed)
+        self._news, self._changed, self._heard = {}, set(), set()
+        self._kept, self._dirty = self.version, False
+
+    def _packed(self, client: str) -> bytes:
+        """The rows that a client judges others by; none where it is no longer among the judges."""
+        rows = self._jury.heard.get(client)
+        return Upload(0, 0, 0, *rows).pack() if rows else b""
 
     def _load(self) -> None:
-        path = self.folder / CHECKPOINT
-        if not path.exists():
-            raise ValueError(f"there is no checkpoint in {self.folder}: run without --resume")
-        facts, arrays = read(path)
+        facts, arrays, old, rows = self._checkpoint.load()
         if arrays["weights"].shape != self.global_.weights.shape:
             raise ValueError(
                 f"the checkpoint in {self.folder} has {arrays['weights'].size} weights, and the "
@@ -301,7 +417,13 @@ class ServerState:
         )
         self.best, self.best_round = facts["best"]
         self.strangers = Counter(facts["strangers"])
-        self.members = {name: Member(**values) for name, values in facts["members"].items()}
-        if facts["old"]:
-            self._old = dict(zip(facts["old"], arrays["old"], strict=True))
-        cut_log(self.folder, self.version)
+        for name, values in facts["members"].items():
+            self.members[name] = member = Member(**{**values, "done": False})  # tables grow
+            if member.node is not None:
+                self._names[member.node] = name
+            self._note_change(name, member)
+        self._changed.clear()
+        self._old, self._kept = old or self._old, self.version
+        self._jury.scale = facts["jury_scale"]
+        for name, packed in rows.items():
+            self._jury.hear(name, Upload.unpack(packed, self.settings.width_global))

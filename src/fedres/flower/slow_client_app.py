@@ -1,5 +1,6 @@
 """A ClientApp for nodes that are to be slow, in the demo and in tests."""
 
+import logging
 import time
 
 from flwr.app import Context, Message
@@ -14,5 +15,9 @@ app = ClientApp()
 def train(message: Message, context: Context) -> Message:
     """Answer as fedres does, `wait` seconds of the node's configuration later."""
     reply = client_app.train(message, context)
-    time.sleep(float(context.node_config.get("wait", 0)))
+    wait = context.node_config.get("wait", 0)
+    if isinstance(wait, int | float):
+        time.sleep(max(0, wait))
+    else:  # to raise would send the text to the server
+        logging.getLogger("flwr").error("fedres: wait in --node-config is no number: %r", wait)
     return reply

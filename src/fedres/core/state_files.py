@@ -1,6 +1,7 @@
 """State on disk: arrays and JSON in one safetensors file, without pickle."""
 
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,16 @@ def write(path: Path, facts: dict[str, Any], arrays: Arrays) -> None:
     >>> read(path)
     ({'step': 3}, {'w': array([1., 2.], dtype=float32)})
     """
+    text = json.dumps(facts)
     with whole_file(path) as file:
-        file.write(save(arrays, {"facts": json.dumps(facts)}))
+        file.write(save(arrays, {"facts": text, "sum": _checksum(text, arrays)}))
+
+
+def _checksum(text: str, arrays: Arrays) -> str:
+    found = zlib.crc32(text.encode())
+    for name in sorted(arrays):
+        found = zlib.crc32(np.ascontiguousarray(arrays[name]).data, found)
+    return str(found)
 
 
 def read(path: Path) -> tuple[dict[str, Any], Arrays]:
@@ -34,13 +43,22 @@ def read(path: Path) -> tuple[dict[str, Any], Arrays]:
     try:
         with safe_open(path, "numpy") as file:
             arrays = {name: np.array(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
-            return json.loads(file.metadata()["facts"]), arrays
+            known = file.metadata()
+        if _checksum(known["facts"], arrays) != known["sum"]:
+            raise ValueError("a checksum differs")
+        return json.loads(known["facts"]), arrays
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is not a state that fedres wrote: {error}") from None
+        raise ValueError(
+            f"{path} is damaged, or not a state that fedres wrote ({error}): put a backup in its "
+            "place, or remove it to begin with an empty local model"
+        ) from None
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """The facts alone, without reading arrays."""
-    with safe_open(path, "numpy") as file:
-        facts: dict[str, Any] = json.loads(file.metadata()["facts"])
+    """The facts alone, without reading arrays; none of a file that is damaged or not there."""
+    try:
+        with safe_open(path, "numpy") as file:
+            facts: dict[str, Any] = json.loads(file.metadata()["facts"])
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError):
+        return {}
     return facts
