@@ -3,7 +3,7 @@ BIN := .venv/bin
 CORE := .venv/core
 DEV := .venv/dev
 
-.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-kills bench-tables bench-flower bench-never-worse
+.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-off-policy bench-kills bench-tables bench-flower bench-never-worse bench-hostile
 
 demo: $(CORE)  ## set everything up, compare all methods on clients that are alike and different
 	$(BIN)/fedres compare --data shops --clients 50 --rounds 100 --report report.html
@@ -30,6 +30,9 @@ bench: $(DEV)  ## speed, as ratios to peers run in the same process
 bench-bandits: $(DEV)  ## rewards and speed of bandits beside Vowpal Wabbit (needs FEDRES_DATA)
 	$(BIN)/python benchmarks/bandits.py
 
+bench-off-policy: $(DEV)  ## how often intervals of off-policy estimates cover the truth
+	$(BIN)/python benchmarks/off_policy.py
+
 bench-kills: $(DEV)  ## 50 SIGKILLs of a process with 1,000 bandit clients
 	$(BIN)/python benchmarks/kills.py
 
@@ -43,6 +46,9 @@ bench-flower: $(DEV)  ## samples a second through Flower, whose time that takes;
 
 bench-never-worse: $(DEV)  ## the mixture beside what it mixes, on the paper's sets (needs FEDRES_DATA)
 	$(BIN)/python benchmarks/never_worse.py
+
+bench-hostile: $(DEV)  ## hostile clients on Flower: what they do to the others, and what the jury costs
+	$(BIN)/python benchmarks/hostile.py
 
 $(CORE): pyproject.toml
 	$(PYTHON) -m venv .venv

@@ -91,7 +91,8 @@ def main(clients: int = 30, rounds: int = 200, log: Path | None = None) -> dict[
         for policy in (SquareCB(gamma=30.0), Greedy()):
             found = evaluate_log(path, policy, step=STEP)
             name = type(policy).__name__
-            print(f"  {name:12} {found.snips}   from {found.effective:,.0f} effective decisions")
+            worth = f"{found.effective:,.0f} decisions of its own"
+            print(f"  {name:12} {found.refusal or found.snips}   (the log is worth {worth})")
             earned[f"{name} (estimated)"] = found.snips.mean
         print(f"  logged       {found.logged}")
     return earned

@@ -175,7 +175,7 @@ def test_what_cannot_be_saved_or_loaded_is_told(tmp_path):
     with pytest.raises(ValueError, match="client holds a bandit client, no bandit server"):
         BanditServer.load(tmp_path / "client")
     (tmp_path / "client").write_bytes(b"not this")
-    with pytest.raises(ValueError, match="client is not a state that fedres wrote"):
+    with pytest.raises(ValueError, match="client is damaged, or not a state that fedres wrote"):
         BanditClient.load(tmp_path / "client")
 
 
@@ -188,3 +188,15 @@ def test_killed_again_and_again_it_decides_as_if_undisturbed():
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 kills" in done.stdout
     assert "as the undisturbed run" in done.stdout
+
+
+def test_sparse_contexts_in_any_order_are_sent_and_saved_in_rising_order(tmp_path):
+    client, server = BanditClient(Greedy(), 0, 4), BanditServer(4)
+    given = sparse.csr_array(([1.0, 2.0, 3.0], [3, 1, 1], [0, 3]), shape=(1, 4), dtype="f4")
+    client.reward(client.choose(given).id, 1.0)
+    client.save(tmp_path / "client")
+    client = BanditClient.load(tmp_path / "client")
+    (upload,) = client.uploads()
+    assert upload.x_global.toarray().tolist() == [[0.0, 5.0, 0.0, 1.0]]
+    assert given.indices.tolist() == [3, 1, 1]  # what was given stays
+    server.apply(upload)

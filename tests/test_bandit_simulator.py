@@ -16,6 +16,7 @@ from fedres.bandits import (
     EpsilonGreedy,
     Greedy,
     Multiclass,
+    Replay,
     Softmax,
     SquareCB,
     paper_bandit,
@@ -69,7 +70,7 @@ def play(world, policy, method, *, rounds, delay, reward_delay, step, learn_from
     ups, downs = draw_delays(delay, world.clients, rounds, 1, seed)
     late = draw_label_delays(reward_delay, world.clients, rounds, 1, seed)
     versions = {}
-    to_client, to_server = defaultdict(list), defaultdict(list)
+    to_client, to_server, sent = defaultdict(list), defaultdict(list), defaultdict(set)
     actions, rewards = np.empty((2, world.clients, rounds))
     for n in range(rounds):
         for i, client in enumerate(clients):
@@ -85,11 +86,13 @@ def play(world, policy, method, *, rounds, delay, reward_delay, step, learn_from
         for i, s, id_, reward in sorted(to_client.pop(n, [])):
             clients[i].reward(id_, reward)
             arrives = n + ups[i, n]
-            to_server[arrives] += [(i, n, s, upload) for upload in clients[i].uploads()]
-        for *_, upload in sorted(to_server.pop(n, []), key=lambda sent: sent[:3]):
-            server.apply(upload)
+            new = [one for one in clients[i].uploads() if one.ticket.serial not in sent[i]]
+            sent[i] |= {one.ticket.serial for one in new}
+            to_server[arrives] += [(i, n, s, upload) for upload in new]
+        for i, *_, upload in sorted(to_server.pop(n, []), key=lambda sent: sent[:3]):
+            clients[i].confirm(server.apply(upload))
         versions[n + 1] = server.publish()
-    return actions, rewards, server.global_.weights, [client.w_local for client in clients]
+    return actions, rewards, server.w_global, [client.w_local for client in clients]
 
 
 def small_world(kind, seed):
@@ -101,6 +104,12 @@ def small_world(kind, seed):
             tables = [csr_array(np.where(x > 0.3, x, 0)) for x in tables]
         weights = rng.random(3) / 6, rng.random((CLIENTS, 2)) / 4
         return Catalogue(*tables, *weights, 1, 4, "bernoulli" if seed % 2 else 0.1)
+    if kind.startswith("replay"):
+        x = [rng.random((14, width), np.float32) for width in (3, 2)]
+        if kind == "replay, sparse":
+            x = [csr_array(np.where(one > 0.3, one, 0)) for one in x]
+        whose = [*np.arange(12) % CLIENTS, 0, 7]  # one row of a client that has no other
+        return Replay.from_arrays(whose, rng.random(14), *x, offers=5)
     data = Dataset("random", rng.random((30, 5), np.float32), np.arange(30) % 3)
     views = "halves" if "halves" in kind else "same"
     world = Multiclass.deal(data, CLIENTS, classes=2, permute=0.7, views=views, seed=seed)
@@ -119,7 +128,10 @@ message_lags = st.one_of(
 
 
 # Contexts of several blocks are sparse rows to clients: so sums have the order of sparse rows.
-ALIKE = ("catalogue", "catalogue, sparse", "classes, sparse", "classes, halves, sparse")
+ALIKE = (
+    "catalogue", "catalogue, sparse", "classes, sparse", "classes, halves, sparse", "replay",
+    "replay, sparse",
+)  # fmt: skip
 options = st.fixed_dictionaries(
     {
         "delay": st.builds(fedres.Delay, up=message_lags, down=message_lags),
@@ -181,6 +193,56 @@ def test_the_simulator_equals_clients_and_server(kind, choice, method, options):
     np.testing.assert_allclose(run.reward_by_client, rewards.mean(axis=1), atol=1e-6)
     sums = np.nansum(run.probabilities, axis=2)
     np.testing.assert_allclose(sums, 1)
+
+
+def test_a_replay_offers_clients_their_own_rows_and_pays_what_they_say():
+    client = np.array(["ann", "bob", "ann", "cid", "bob", "ann", "ann"])
+    x, reward = np.diag(np.arange(1.0, 8.0)), np.arange(7) / 7
+    world = Replay.from_arrays(client, reward, x, offers=3)
+    assert (world.clients, world.most, world.blocks) == (2, 3, 1)  # cid has nothing to choose from
+    seen = set()
+    for turn in range(1, 60):
+        for i, name in enumerate(("ann", "bob")):
+            offer = world.actions(4, i, turn)
+            assert len(offer.row) == (3 if name == "ann" else 2)
+            assert len({*offer.row.tolist()}) == len(offer.row)
+            for row in offer.row:
+                (column,) = np.flatnonzero(world.x_global[row])
+                assert client[column] == name
+                assert world.reward(4, i, turn, row, 0) == np.float32(reward[column])
+                seen.add(int(column))
+    assert seen == {0, 1, 2, 4, 5, 6}
+    greedy, blind = (
+        simulate_bandit(world, policy, rounds=400) for policy in (Greedy(), EpsilonGreedy(1.0))
+    )
+    assert greedy.regret_by_round[-100:].mean() < 0.02
+    assert blind.regret_by_round[-100:].mean() > 0.1
+
+
+def test_some_clients_of_a_replay():
+    whose = np.repeat(np.arange(6), 4)
+    world = Replay.from_arrays(whose, whose, np.eye(24))
+    assert world.some(6, seed=1) is world
+    some = world.some(2, seed=1)
+    assert (some.clients, len(some.pays)) == (2, 8)
+    assert len(np.unique(some.pays)) == 2
+    assert (world.some(2, seed=2).pays != some.pays).any()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"client": [1, 2, 3]}, "none of the 3 clients has two rows"),
+        ({"reward": [1, np.nan, 0]}, "3 rows: give each a reward, a finite number"),
+        ({"reward": [1, 0]}, "3 rows: give each a reward"),
+        ({"offers": 1}, "offers must be at least 2, not 1"),
+        ({"x_global": np.eye(2)}, "x_global has 2 rows"),
+    ],
+)
+def test_replays_that_cannot_be_are_told(options, message):
+    fine = {"client": [1, 1, 2], "reward": [0, 1, 0], "x_global": np.eye(3)}
+    with pytest.raises(ValueError, match=message):
+        Replay.from_arrays(**(fine | options))
 
 
 def test_a_run_depends_on_its_seed_alone():

@@ -10,7 +10,9 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
+from urllib.request import urlopen
 
 import numpy as np
 import pandas as pd
@@ -32,6 +34,7 @@ from fedres.flower.flwr_command import Flwr
 from fedres.flower.launch import progress_table, write_report
 from fedres.flower.local_cluster import free_port
 from fedres.flower.memory import Memory
+from fedres.flower.metrics import metrics_server
 from fedres.flower.model_folder import write_global
 from fedres.flower.replay import replay
 from fedres.flower.run_folder import read_log, read_run
@@ -406,7 +409,7 @@ def test_what_leaves_a_client_is_uploads_and_nothing_else(tmp_path, shop):
     assert list(reply.content) == ["fedres"]
     record = reply.content["fedres"]
     assert set(record) == {"head", "body"}
-    assert set(json.loads(record["head"])) == {"client", "sent", "done", "error"}
+    assert set(json.loads(record["head"])) == {"client", "sent", "done", "first", "error"}
     sent = Upload.unpack(record["body"], shop.width_global)
     assert len(sent.pack()) == len(record["body"])
     assert list(context.state) == []
@@ -541,7 +544,7 @@ def test_progress_and_report(tmp_path, shop, monkeypatch):
     table = progress_table(read_run(state.folder))
     assert table.row_count == 1
     Console(quiet=True).print(table)
-    assert [render(cell).plain for cell in table.columns[0].cells] == ["north[/] <1> (done)"]
+    assert [render(cell).plain for cell in table.columns[0].cells] == ["north[/] <1>"]
     page = write_report(state.folder, shop).read_text()
     for words in (
         "no more rows",
@@ -552,6 +555,31 @@ def test_progress_and_report(tmp_path, shop, monkeypatch):
         assert words in page
     assert "north[/] <1>" not in page
     assert not re.search(r"(src|href)=.https?:", page)  # it opens without a network
+
+
+def test_status_and_metrics(tmp_path, shop):
+    node = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north"}
+    state = run_in_process(shop, {1: node})
+    state.members["north"].refused = {'a "reason"': 3}
+    state._changed.add("north")
+    state.finish()
+    done = CliRunner().invoke(commands, ["status", str(state.folder)])
+    assert done.exit_code == 0, done.output
+    for words in ("north", "done", "no more rows", "held", "refused", "faults"):
+        assert words in done.output
+    assert max(map(len, done.output.splitlines())) <= 80
+    for missing in (["status"], ["metrics"], ["forgive", "a"]):
+        command = [missing[0], str(tmp_path / "none"), *missing[1:]]
+        assert "there is no run" in str(CliRunner().invoke(commands, command).exception)
+    with metrics_server(state.folder, 0) as server:
+        assert server.server_address[0] == "127.0.0.1"
+        Thread(target=server.serve_forever, daemon=True).start()
+        with urlopen(f"http://127.0.0.1:{server.server_address[1]}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        server.shutdown()
+    assert 'fedres_client_rows{client="north"} 30.0' in lines
+    assert 'fedres_client_refused{client="north",reason="a \\"reason\\""} 3' in lines
+    assert all(line.startswith("#") or len(line.rsplit(" ", 1)) == 2 for line in lines)
 
 
 class FakeFlwr:

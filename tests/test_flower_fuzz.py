@@ -50,8 +50,9 @@ def packed(number=0, client="a", rows=2, sparse=False, seed=0, **changes):
     return Upload(number_of(client), number, 0, **values).pack()
 
 
-def head_of(*sent, client='"a"', done="false", error='""'):
-    return f'{{"client": {client}, "sent": [{", ".join(sent)}], "done": {done}, "error": {error}}}'
+def head_of(*sent, client='"a"', done="false", first="0", error='""'):
+    told = f'"client": {client}, "done": {done}, "first": {first}, "error": {error}'
+    return f'{{{told}, "sent": [{", ".join(sent)}]}}'
 
 
 # One attack each
@@ -183,6 +184,7 @@ def hostile(rng, upload, number):
             head_of(f"[{number}, 0.5, {size}]", client=odd),
             head_of(f"[{number}, 0.5, {size}]", done=odd),
             head_of(f"[{number}, 0.5, {size}]", error=odd),
+            head_of(f"[{number}, 0.5, {size}]", first=odd),
             head_of(*[f"[{number}, 0.5, {size}]"] * 2),
             odd,
         )

@@ -24,6 +24,7 @@ from fedres.core.views import client_rows
 from fedres.flower import run_folder
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import ClientState
+from fedres.flower.jury import Jury
 from fedres.flower.memory import STATE
 from fedres.flower.row_by_row import apply_rows
 from fedres.flower.run_folder import CHECKPOINT, give_order, read_log, read_run
@@ -323,6 +324,29 @@ def test_whatever_happens_uploads_count_once(tmp_path_factory, happenings):
         assert not server.members[client.memory.client].refused
 
 
+def test_a_server_put_back_from_a_backup_loses_what_came_after_and_nothing_else(tmp_path):
+    server, clients = make(tmp_path, "ab")
+    round_(server, clients)
+    server._checkpoint.close()
+    backup = (tmp_path / "run" / CHECKPOINT).read_bytes()
+    server = ServerState(replace(SETTINGS, resume=True), tmp_path / "run")
+    for _ in range(5):
+        round_(server, clients)
+    server._checkpoint.close()
+    (tmp_path / "run" / CHECKPOINT).write_bytes(backup)
+    server = ServerState(replace(SETTINGS, resume=True), tmp_path / "run")
+    for _ in range(3):
+        round_(server, clients)
+    for client in clients.values():
+        member = server.members[client.memory.client]
+        assert (member.confirmed, member.beyond) == (client.memory.next, [])
+        # Those not yet confirmed were made with a model that nobody has any more.
+        assert member.refused == {"model from the future": 2}
+        assert member.applied == 2 + 6
+    lines = read_log(server.folder)
+    assert len({(line["client"], line["number"]) for line in lines}) == len(lines) == 16
+
+
 def test_a_client_that_lost_its_state_is_heard_again(tmp_path):
     server, clients = make(tmp_path, "a")
     for _ in range(3):
@@ -551,11 +575,13 @@ def test_a_client_is_ignored_after_too_many_refusals(tmp_path):
         "",
         "[]",
         "{" * 5000,
-        json.dumps({"client": "a", "sent": [[0, 0.1, 99]], "done": False, "error": ""}),
-        json.dumps({"client": "a", "sent": [[-1, 0.1, 4]], "done": False, "error": ""}),
-        json.dumps({"client": "a", "sent": [[True, 0.1, 4]], "done": False, "error": ""}),
-        json.dumps({"client": "a", "sent": [], "done": 1, "error": ""}),
-        json.dumps({"client": "a", "sent": [], "done": False, "error": "<b> it was the data"}),
+        json.dumps({"client": "a", "sent": [[0, 0.1, 99]], "done": False, "first": 0, "error": ""}),
+        json.dumps({"client": "a", "sent": [[-1, 0.1, 4]], "done": False, "first": 0, "error": ""}),
+        json.dumps(
+            {"client": "a", "sent": [[True, 0.1, 4]], "done": False, "first": 0, "error": ""}
+        ),
+        json.dumps({"client": "a", "sent": [], "done": 1, "first": 0, "error": ""}),
+        json.dumps({"client": "a", "sent": [], "done": False, "first": 0, "error": "<b>"}),
     ],
 )
 def test_a_broken_head_is_refused(tmp_path, head):
@@ -779,6 +805,67 @@ def poison(attack, samples, task):
     return np.tile(np.sign(weights), (len(y), 1)), np.full_like(y, far), -np.ones_like(y)
 
 
+def one_hostile(server, clients, rounds):
+    """Rounds in which the last client flips its labels; how often that was held back."""
+    evil = max(clients)
+    name = clients[evil].memory.client
+    for _ in range(rounds):
+        for node, task in server.tasks(clients):
+            if node != evil:
+                reply = clients[node].work(task)
+            else:
+                number = server.members[name].confirmed if name in server.members else 0
+                x, _, y = clients[evil].source.take(4 * number, 4)
+                packed = upload(number, name, x_global=x, residual=-9 * y, y=y)
+                reply = Reply(name, (Sent(number, 0.1, packed),))
+            server.receive(task.task, *reply.pack())
+        server.save()
+    return server.members[name].held_back
+
+
+def test_the_jury_remembers_through_a_resume(tmp_path):
+    server, clients = make(tmp_path, "abcd")
+    assert one_hostile(server, clients, 8) > 8
+    resumed = ServerState(replace(SETTINGS, resume=True), tmp_path / "run")
+    before, used = resumed.global_.weights.copy(), resumed.members["d"].held_back
+    number = resumed.members["d"].confirmed
+    sent = Sent(number, 0.1, upload(number, "d", x_global=np.full((2, 3), 5, np.float32),
+                                    residual=np.full(2, -9, np.float32)))  # fmt: skip
+    resumed.flights["t"] = TaskUnderWay(3, 32)
+    resumed.receive("t", *Reply("d", (sent,)).pack())
+    assert resumed.members["d"].held_back == used + 1
+    np.testing.assert_array_equal(resumed.global_.weights, before)
+    for name, rows in server._jury.heard.items():
+        for mine, kept in zip(rows, resumed._jury.heard[name], strict=True):
+            if name != "d":
+                np.testing.assert_array_equal(mine, kept)
+
+
+def test_two_honest_clients_are_jury_enough_and_off_is_off(tmp_path):
+    held = {}
+    for jury in ("own-history", "off"):
+        (tmp_path / jury).mkdir()
+        server, clients = make(tmp_path / jury, "abc", replace(SETTINGS, jury=jury))
+        held[jury] = one_hostile(server, clients, 10)
+        assert server.members["a"].held_back + server.members["b"].held_back <= 2
+    assert held["off"] == 0
+    assert held["own-history"] > 15
+
+
+def test_the_jury_keeps_64_rows_and_nothing_else():
+    jury = Jury(SQUARED)
+    for rows in (10, 5000, 3):
+        x = np.random.default_rng(rows).random((rows, 3), np.float32)
+        jury.hear("a", Upload(0, 0, 0, x, x[:, 0], x[:, 1]))
+        kept = jury.heard["a"]
+        assert [len(part) for part in kept] == [min(rows, 64) if rows != 3 else 64] * 3
+        assert all(part.base is None for part in kept)
+        np.testing.assert_array_equal(kept.x_global[-3:], x[-3:])
+    for k in range(300):
+        jury.hear(f"c{k}", Upload(0, 0, 0, x, x[:, 0], x[:, 1]))
+    assert len(jury.heard) == 200
+
+
 # Bad input on the client
 
 
@@ -885,6 +972,7 @@ def test_the_cost_of_a_reply_is_that_of_its_client_alone(tmp_path, monkeypatch):
         ({"width-global": 3, "width-local": 2, "rows-per-message": 70_000}, "65535"),
         ({"width-global": 3, "width-local": 2, "label-low": 1.0}, "label-low"),
         ({"width-global": 3, "width-local": 2, "alignment": "soon"}, "alignment"),
+        ({"width-global": 3, "width-local": 2, "jury": "on"}, "own-history, off"),
         ({"width-global": 3, "width-local": 2, "rounds": 0, "passes": 0}, "never stop"),
         ({"width-global": 3, "width-local": 2, "eta": 0.0}, "eta must be positive"),
         ({"width-global": 3, "width-local": 2, "rounds": -1}, "negative"),

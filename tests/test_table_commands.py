@@ -75,7 +75,8 @@ def test_fit_says_the_verdict_and_saves_a_model_of_all_rows(folder, tmp_path):
     for where in (done, html):  # how columns were read
         for said in ("item_id", "genres", "year", "categories", "number", "seen by", "both"):
             assert said in where
-    assert html.count("<svg") == 4
+    assert html.count("<svg") == 7
+    assert "Where the personal part helped most (client" in html
     for fetched in ("<link", "<script", "src=", "@import", 'href="http'):
         assert fetched not in html
     model = load_model(tmp_path / "model")

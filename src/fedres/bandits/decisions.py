@@ -65,13 +65,22 @@ def as_contexts(contexts_global: Contexts, contexts_local: Contexts) -> tuple[Ma
         given = " and ".join(f"{rows} in {name}" for name, rows in counts.items()) or "none"
         raise ValueError(f"contexts need one row an action in both views, not {given}")
     (actions,) = set(counts.values())
-    x_global, x_local = (as_matrix(x, name, actions) for name, x in views.items())
+    x_global, x_local = (_canonical(as_matrix(x, name, actions)) for name, x in views.items())
     if actions == 0 or x_global.shape[1] + x_local.shape[1] == 0:
         raise ValueError(
             f"contexts of {actions} actions with {x_global.shape[1]} global and "
             f"{x_local.shape[1]} local features: give at least one action and one feature"
         )
     return x_global, x_local
+
+
+def _canonical(x: Matrix) -> Matrix:
+    """Features in rising order and each once, as messages insist."""
+    if isinstance(x, np.ndarray) or x.has_canonical_format:
+        return x
+    x = x.copy()
+    x.sum_duplicates()
+    return x
 
 
 def joint_scores(x_global: Matrix, x_local: Matrix, w_global: F32, w_local: F32) -> F64:

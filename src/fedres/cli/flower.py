@@ -107,6 +107,50 @@ def run(
 
 
 @app.command()
+def status(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    watch: Annotated[bool, typer.Option("--watch", help="Go on, until Ctrl-C.")] = False,
+    clients: Annotated[int, typer.Option(help="Show so many at most.")] = 40,
+) -> None:
+    """Show the clients of a run: uploads, loss, lag, when they were seen, held back, refused.
+
+    Example: fedres flower status run --watch
+    """
+    import time
+
+    from rich.console import Console
+    from rich.live import Live
+
+    from fedres.flower.launch import progress_table
+    from fedres.flower.run_folder import read_run
+
+    console = Console()
+    if not watch:
+        console.print(progress_table(read_run(run, clients)))
+        return
+    with Live(progress_table(read_run(run, clients)), console=console) as live:
+        while True:
+            time.sleep(1.0)
+            live.update(progress_table(read_run(run, clients)))
+
+
+@app.command()
+def metrics(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    port: Annotated[int, typer.Option(help="Of 127.0.0.1.")] = 9464,
+) -> None:
+    """Serve the same figures to Prometheus, at http://127.0.0.1:9464/metrics.
+
+    Example: fedres flower metrics run
+    """
+    from fedres.flower.metrics import metrics_server
+
+    with metrics_server(run, port) as server:
+        print(f"http://127.0.0.1:{server.server_address[1]}/metrics", flush=True)
+        server.serve_forever()
+
+
+@app.command()
 def forgive(
     run: Annotated[Path, typer.Argument(help="The run's folder.")],
     client: Annotated[str, typer.Argument(help="The client's name.")],

@@ -11,6 +11,7 @@ from fedres.core.messages import MOST_ROWS, check_bits, upload_bytes
 from fedres.core.rule import Rule
 from fedres.core.sgd import ALIGNMENTS
 from fedres.core.steps import Adaptive
+from fedres.flower.jury import JURIES
 
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
@@ -63,6 +64,8 @@ class AppSettings:
     # when its node is gone.
     bind_names: bool = True
     refusals: int = 20  # after so many refused uploads a client is ignored
+    # How uploads that do harm to the other clients are held back: see `fedres.flower.jury`.
+    jury: str = "own-history"
     history: int = 1000  # old global models, for the alignments other than ``arrival``
     folder: str = "run"  # on the server: checkpoint, log, model and report
     resume: bool = False  # whether to go on from the checkpoint in that folder
@@ -74,6 +77,8 @@ class AppSettings:
             raise ValueError(
                 f"alignment must be one of {', '.join(ALIGNMENTS)}, not {self.alignment!r}"
             )
+        if self.jury not in JURIES:
+            raise ValueError(f"jury must be one of {', '.join(JURIES)}, not {self.jury!r}")
         if not 1 <= self.rows_per_message <= MOST_ROWS:
             raise ValueError(
                 f"rows-per-message must be 1 to {MOST_ROWS}, not {self.rows_per_message}"

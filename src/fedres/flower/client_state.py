@@ -58,8 +58,9 @@ class ClientState:
             # Models of two trainings do not add up.
             self.memory = Memory.blank(self.memory.client, task.session, self.settings)
         memory = self.memory
-        if model.version >= memory.global_.version:
-            memory.global_ = model
+        # Of a server that was put back from a backup, the newest model has a lower version.
+        if (task.started, model.version) >= (memory.started, memory.global_.version):
+            memory.started, memory.global_ = task.started, model
         self._confirm(task)
         numbers = [k for k, one in memory.outbox.items() if one.task not in task.waiting]
         if not task.last:
@@ -179,7 +180,8 @@ class ClientState:
         outbox = self.memory.outbox
         kept = ((k, outbox[k]) for k in numbers if k in outbox)
         sent = tuple(Sent(k, one.loss, one.upload) for k, one in kept)
-        return Reply(self.memory.client, sent, self.memory.done)
+        first = min(outbox, default=self.memory.next)
+        return Reply(self.memory.client, sent, self.memory.done, first)
 
     def _unpacked(self, packed: bytes) -> GlobalModel:
         model = GlobalModel.unpack(packed, 0)

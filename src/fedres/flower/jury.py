@@ -2,12 +2,22 @@
 
 Checks keep out what is malformed, and clipping bounds the slope of a row, but a client that pulls
 the wrong way in every row within those bounds still wins against nine that have almost learned
-their task. The server holds what tells: (x^g, residual, y) of everyone. An upload that raises the
-loss of the median other client is used by half, by a quarter, or not at all.
+their task. The server holds what tells: (x^g, residual, y) of everyone. Two figures are kept of a
+client, as means over its last uploads:
+
+    harm   how much an upload would raise the loss of the median other client, as a share of it
+    pull   the loss of the client's own rows, as a share of that of the best constant prediction
+
+Single uploads of honest clients do harm, too, and those of a minority with another truth do so
+always; but nobody's models stay worse than knowing nothing, and whoever wants to move the global
+model must send rows that it gets wrong. So a client that does harm and pulls is not used, nor one
+that does very much harm. It is judged all the same, and comes back when it has changed. Who is not
+used does not judge.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,67 +26,148 @@ from fedres.core.messages import Upload
 from fedres.core.models import LinearModel
 from fedres.core.types import F32, F64, Matrix
 
+JURIES = ("own-history", "off")
 ROWS = 64  # of each client
-FEWEST, MOST = 3, 50  # clients that judge
-TOLERANCE = 0.02  # of the median loss: what rows differ by without meaning harm
-SHARES = (1.0, 0.5, 0.25, 0.0)
+FEWEST, MOST = 2, 50  # clients that judge
+KEPT = 200  # clients whose rows are held
+HARM, PULL = 0.02, 1.35  # means that are too much together,
+MUCH_HARM, MUCH_PULL = 0.1, 2.0  # and alone: more than honest minorities have, see bench-hostile
+WORST = 0.25  # harm of one upload: more is cut to this, whoever sends it
+MEMORY = 8  # uploads that the mean is over,
+CREDIT = 2  # with so many harmless ones before the first
+FLOOR = 0.1  # of the largest loss so far: when all is learned, nothing that happens is harm
+
+
+class Record(Protocol):
+    """What is remembered of a client."""
+
+    judged: int
+    harm: float
+    pull: float
+
+
+def held(record: Record) -> bool:
+    """Whether a client's uploads are not used."""
+    much = record.harm > MUCH_HARM or record.pull > MUCH_PULL
+    return much or (record.harm > HARM and record.pull > PULL)
+
+
+class Rows(NamedTuple):
+    """The newest rows of a client."""
+
+    x_global: Matrix
+    residual: F32
+    y: F32
 
 
 class Jury:
-    """The newest rows of every client.
+    """The newest rows of the clients heard last, and what uploads did to them.
 
     Examples
     --------
     >>> from fedres.core.losses import SQUARED
     >>> from fedres.core.rule import Rule
     >>> from fedres.core.steps import Sgd
+    >>> from fedres.flower.member import Member
     >>> jury, model = Jury(SQUARED), LinearModel(1, Rule(Sgd(0.1)), Sgd(0.1))
     >>> x, y = np.float32([[1.0]]), np.float32([1.0])
+    >>> members = {name: Member() for name in "abcd"}
     >>> for client in "abc":
     ...     jury.hear(client, Upload(0, 0, 0, x, np.float32([0.0]), y))
     >>> def astray():
     ...     model.weights[:] -= 1
-    >>> jury.apply(model, "d", astray)
+    >>> jury.apply(model, "d", members, Upload(0, 0, 0, x, np.float32([0.0]), -y), astray)
     0.0
     >>> model.weights
     array([0., 0.], dtype=float32)
     """
 
-    def __init__(self, loss: Loss) -> None:
+    def __init__(self, loss: Loss, scale: float = 0.0) -> None:
         self._loss = loss
-        self._heard: dict[str, list[tuple[Matrix, F32, F32]]] = {}
+        self.scale = scale  # the largest median loss so far
+        self.heard: dict[str, Rows] = {}
 
     def hear(self, client: str, upload: Upload) -> None:
         """Keep the newest rows of a client."""
-        kept = self._heard.pop(client, [])
-        newest = slice(-ROWS, None)
-        kept.append((upload.x_global[newest], upload.residual[newest], upload.y[newest]))
-        while sum(len(y) for _, _, y in kept[1:]) >= ROWS:
-            kept.pop(0)
-        self._heard[client] = kept
+        rows = Rows(upload.x_global, upload.residual, upload.y)
+        before = self.heard.pop(client, None)
+        if before is not None and len(upload.y) < ROWS:
+            rows = Rows(*(_stacked([old, new]) for old, new in zip(before, rows, strict=True)))
+        # A copy: a view would keep the whole upload.
+        self.heard[client] = Rows(*(part[-ROWS:].copy() for part in rows))
+        if len(self.heard) > KEPT:
+            del self.heard[next(iter(self.heard))]
 
-    def apply(self, model: LinearModel, client: str, step: Callable[[], object]) -> float:
-        """Let a step change the model as far as the others bear it; the share that they did."""
-        before = self._losses(model, client)
+    def apply(
+        self,
+        model: LinearModel,
+        client: str,
+        records: Mapping[str, Record],
+        upload: Upload,
+        step: Callable[[], object],
+    ) -> float:
+        """Let a step on an upload change the model as far as the others bear it; the share."""
+        judges = self._judges(client, records)
+        if len(judges) < FEWEST:
+            step()
+            return 1.0
+        before = self._losses(model, judges)
+        pull = self._pull(model, upload, judges)
         weights, squares = model.weights.copy(), model.squares.copy()
         step()
-        if len(before) < FEWEST:
+        harm = self._harm(before, self._losses(model, judges))
+        record = records[client]
+        record.judged = min(record.judged + 1, MEMORY)
+        weight = 1 / (record.judged + CREDIT)
+        record.harm += weight * (float(np.clip(harm, -WORST, 1.0)) - record.harm)
+        record.pull += weight * (min(pull, 4.0) - record.pull)
+        if held(record):
+            share = 0.0
+        elif harm > WORST:
+            share = WORST / harm
+        else:
             return 1.0
-        moved, grown = model.weights - weights, model.squares - squares
-        bearable = TOLERANCE * np.median(before)
-        for share in SHARES:
-            model.weights[:] = weights + np.float32(share) * moved
-            model.squares[:] = squares + np.float32(share**2) * grown
-            if np.median(self._losses(model, client) - before) <= bearable:
-                break
-        return share
+        model.weights[:] = weights + np.float32(share) * (model.weights - weights)
+        model.squares[:] = squares + np.float32(share**2) * (model.squares - squares)
+        return float(share)
 
-    def _losses(self, model: LinearModel, client: str) -> F64:
-        """Mean loss of each of the clients heard last, but for that one."""
-        others = [name for name in reversed(self._heard) if name != client][:MOST]
+    def _judges(self, client: str, records: Mapping[str, Record]) -> list[Rows]:
+        """Rows of the clients heard last, but for that one and those that are held back."""
+        others = (
+            self.heard[name]
+            for name in reversed(self.heard)
+            if name != client and not held(records[name])
+        )
+        return list(islice(others, MOST))
 
-        def lost(x: Matrix, residual: F32, y: F32) -> Any:
-            return self._loss.value(model.clip(model.f(x) + residual), y)
+    def _losses(self, model: LinearModel, judges: list[Rows]) -> F64:
+        """Mean loss of each judge."""
+        x, residual, y = (_stacked(list(parts)) for parts in zip(*judges, strict=True))
+        losses = self._loss.value(model.clip(model.f(x) + residual), y).astype(np.float64)
+        counts = np.array([len(rows.y) for rows in judges])
+        means: F64 = np.add.reduceat(losses, np.cumsum(counts) - counts) / counts
+        return means
 
-        losses = [np.concatenate([lost(*rows) for rows in self._heard[name]]) for name in others]
-        return np.array([np.mean(own) for own in losses])
+    def _pull(self, model: LinearModel, upload: Upload, judges: list[Rows]) -> float:
+        """The loss of an upload's rows, as a share of what a constant has on the judges' rows."""
+        y = np.concatenate([rows.y for rows in judges])
+        constants = (np.float32(0), y.mean())
+        ignorant = min(float(self._loss.value(c, y).mean()) for c in constants)
+        own = self._losses(model, [Rows(upload.x_global, upload.residual, upload.y)])[0]
+        return float(own / ignorant) if ignorant else 0.0
+
+    def _harm(self, before: F64, after: F64) -> float:
+        """The harm that at least half of the judges have, as a share of the median loss."""
+        self.scale = max(self.scale, float(np.median(before)))
+        usual = max(float(np.median(before)), FLOOR * self.scale)
+        middle = float(np.sort(after - before)[(len(before) - 1) // 2])
+        return middle / usual if usual else 0.0
+
+
+def _stacked(parts: list[Matrix]) -> Matrix:
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts)
+    from scipy import sparse
+
+    # A client may send dense rows now and sparse ones then.
+    return sparse.csr_array(sparse.vstack([sparse.csr_array(part) for part in parts]))

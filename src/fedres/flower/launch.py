@@ -97,14 +97,20 @@ def progress_table(facts: Mapping[str, Any]) -> Table:
     """Who is there, how late and how well."""
     rows = []
     for name, member in sorted(facts["members"].items()):
-        state = " (ignored)" if member["ignored"] else " (done)" if member["done"] else ""
-        row = [escape(name + state), str(member["applied"]), f"{member['rows']:,}"]
-        row += [f"{member['loss']:.4f}", f"{member['lag']:.1f}"]
-        row += [f"{time.time() - member['last_seen']:.0f} s ago"]
-        counts = (sum(member[what].values()) for what in ("refused", "faults"))
-        rows.append([*row, *map(str, counts)])
-    columns = ("client", "uploads", "rows", "loss", "late", "seen", "refused", "faults")
+        seen = f"{time.time() - member['last_seen']:.0f} s"
+        seen = "ignored" if member["ignored"] else "done" if member["done"] else seen
+        short = name if len(name) <= 16 else f"{name[:15]}…"
+        row = [escape(short), str(member["applied"]), f"{member['loss']:.4f}"]
+        row += [f"{member['lag']:.1f}", seen]
+        row += [f"{member['held_back'] / max(1, member['applied']):.0%}"]
+        rows.append([*row, *(str(sum(member[what].values())) for what in ("refused", "faults"))])
+    columns = ("client", "used", "loss", "late", "seen", "held", "refused", "faults")
     title = f"Round {facts['rounds']:.1f}, {facts['seconds']:.0f} s"
+    if facts["reason"]:
+        title += f", ended ({facts['reason']})"
+    if facts["strangers"]:
+        strangers = ", ".join(f"{reason} {count}" for reason, count in facts["strangers"].items())
+        title += f"; refused of unknown nodes: {strangers}"
     if (more := facts["clients"] - len(rows)) > 0:
         title += f"; {more:,} more clients"
     return terminal_table(columns, rows, ("client",), title=title)

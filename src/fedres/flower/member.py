@@ -23,4 +23,7 @@ class Member(Received):
     faults: dict[str, int] = field(default_factory=dict)  # errors of its own, by kind
     ignored: bool = False
     done: bool = False
-    held_back: int = 0  # uploads that the other clients' rows spoke against, see `jury`
+    held_back: int = 0  # uploads that the other clients' rows spoke against, see `jury`:
+    judged: int = 0  # how many they have judged of late,
+    harm: float = 0.0  # what those would have done to them,
+    pull: float = 0.0  # and how wrong they were themselves

@@ -15,6 +15,7 @@ STATE = "state.safetensors"
 # Kept as they are.
 PLAIN = (
     "session", "next", "position", "losses", "done", "answered", "source", "trail", "trail_rows",
+    "started",
 )  # fmt: skip
 
 
@@ -35,6 +36,7 @@ class Memory:
     session: str  # the training that it is of
     local: LinearModel
     global_: GlobalModel  # the newest that it was sent
+    started: int = 0  # when the server that sent it did
     next: int = 0  # the number of its next upload
     position: int = 0  # where in its rows that will begin
     losses: float = 0.0  # sum of the progressive losses so far

@@ -26,6 +26,9 @@ CREATE TABLE IF NOT EXISTS applied (made INTEGER PRIMARY KEY, line TEXT NOT NULL
 CREATE TABLE IF NOT EXISTS orders (
     id INTEGER PRIMARY KEY AUTOINCREMENT, what TEXT NOT NULL, client TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS jury (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL, rows BLOB NOT NULL
+);
 CREATE TABLE IF NOT EXISTS old (version INTEGER PRIMARY KEY, weights BLOB NOT NULL);
 """
 Line = dict[str, Any]
@@ -69,11 +72,12 @@ class Checkpoint:
         arrays: Mapping[str, F32],
         members: Mapping[str, Facts],
         lines: Mapping[int, Line] | None = None,
+        jury: Mapping[str, bytes] | None = None,
         old: Mapping[int, F32] | None = None,
         oldest: int = 0,
         obeyed: int = 0,
     ) -> None:
-        """Bring all of it to the disk; of members, lines and old models those that are new.
+        """Bring all of it to the disk; of members, lines, rows and old models those that are new.
 
         Old models before `oldest` are dropped, and orders up to the one that was obeyed.
         """
@@ -93,6 +97,9 @@ class Checkpoint:
                 [(made, json.dumps(line)) for made, line in (lines or {}).items()],
             )
             connection.executemany(
+                "REPLACE INTO jury (name, rows) VALUES (?, ?)", (jury or {}).items()
+            )
+            connection.executemany(
                 "REPLACE INTO old VALUES (?, ?)",
                 [(version, weights.tobytes()) for version, weights in (old or {}).items()],
             )
@@ -108,8 +115,8 @@ class Checkpoint:
         found = self._connection.execute("SELECT id, what, client FROM orders ORDER BY id")
         return [Order(*row) for row in found.fetchall()]
 
-    def load(self) -> tuple[Facts, dict[str, F32], dict[int, F32]]:
-        """Facts, members included, arrays and old models, their checksums compared."""
+    def load(self) -> tuple[Facts, dict[str, F32], dict[int, F32], dict[str, bytes]]:
+        """Facts, members included, arrays, old models, and judges' rows in the order they came."""
         with _sound(self.path):
             (state,) = self._connection.execute("PRAGMA quick_check").fetchone()
             if state != "ok":
@@ -122,8 +129,13 @@ class Checkpoint:
                 raise sqlite3.DatabaseError("a checksum differs")
             facts["members"] = _members(self._connection)
             old = dict(self._connection.execute("SELECT * FROM old ORDER BY version"))
+            jury = dict(
+                self._connection.execute(
+                    "SELECT name, rows FROM jury WHERE length(rows) > 0 ORDER BY id"
+                )
+            )
         arrays = {name: _floats(value) for name, value in values.items()}
-        return facts, arrays, {version: _floats(weights) for version, weights in old.items()}
+        return facts, arrays, {version: _floats(weights) for version, weights in old.items()}, jury
 
 
 def _floats(value: bytes) -> F32:

@@ -67,6 +67,7 @@ class ServerState:
         self.settings, self.folder, self.clock = settings, folder, clock
         self.global_ = LinearModel(settings.width_global, settings.rule, settings.rule.step)
         self.session = uuid.uuid4().hex
+        self._started = time.time_ns()
         self.version = 0
         self.rounds = self.before = 0.0
         self.members: dict[str, Member] = {}
@@ -80,6 +81,7 @@ class ServerState:
         self._old = {0: self.global_.weights.copy()}
         self._kept = -1  # the newest version that the checkpoint holds
         self._jury = Jury(settings.rule.loss)
+        self._heard: set[str] = set()  # whose rows there are newer than in the checkpoint
         self._losses: deque[tuple[float, float]] = deque()
         self._sum = 0.0  # of these losses
         self._news: dict[int, dict[str, Any]] = {}
@@ -143,7 +145,9 @@ class ServerState:
             waiting = under_way[node]
             wanted = 1 if last or (member and member.done) else IN_FLIGHT - len(waiting)
             for _ in range(wanted):
-                task = Task(self.session, uuid.uuid4().hex, model, have, also, tuple(waiting), last)
+                token = uuid.uuid4().hex
+                order = (have, also, tuple(waiting), self._started, last)
+                task = Task(self.session, token, model, *order)
                 self.flights[task.task] = TaskUnderWay(node, len(model))
                 waiting.append(task.task)
                 new.append((node, task))
@@ -199,6 +203,7 @@ class ServerState:
             self._ask_again.setdefault(flight.node, self.clock() + DONE_REST)
         else:
             self._ask_again.pop(flight.node, None)
+        member.begin_at(reply.first)
         if reply.error:
             self._fault(flight.node, reply.error)
         else:
@@ -235,6 +240,8 @@ class ServerState:
         self._done.discard(client)
         if not member.ignored:
             (self._done if member.done else self._working).add(client)
+        elif self._jury.heard.pop(client, None):
+            self._heard.add(client)
 
     def _take(self, client: str, member: Member, sent: Sent) -> None:
         if member.has(sent.number):
@@ -292,12 +299,16 @@ class ServerState:
             flight.seen[:] = linear(upload.x_global, self._old[upload.version], model.constant)
         terms, side = rule.terms(np.ones(1, np.float32)), model.on(view_of(upload.x_global))
         before = model.weights.copy(), model.squares.copy(), model.reach
+        judges = self._jury if self.settings.jury != "off" else Jury(rule.loss)
         try:
-            share = self._jury.apply(model, client, lambda: self._learn(terms, side, flight))
+            share = judges.apply(
+                model, client, self.members, upload, lambda: self._learn(terms, side, flight)
+            )
+            judges.hear(client, upload)
         except BaseException:
             model.weights[:], model.squares[:], model.reach = before
             raise
-        self._jury.hear(client, upload)
+        self._heard.add(client)
         member.held_back += share < 1
 
     def _refuse(self, member: Member, reason: str) -> None:
@@ -373,6 +384,7 @@ class ServerState:
             "best": [self.best, self.best_round],
             "strangers": dict(self.strangers),
             "clients": len(self.members),
+            "jury_scale": self._jury.scale,
             "absent": self.absent() if self._finished else [],
         }
         arrays = {"weights": self.global_.weights, "squares": self.global_.squares}
@@ -381,11 +393,18 @@ class ServerState:
         if self.settings.rule.looks_back:
             old = {version: self._old[version] for version in self._old if version > self._kept}
             oldest = min(self._old)
-        self._checkpoint.save(facts, arrays, changed, self._news, old, oldest, self._obeyed)
-        self._news, self._changed, self._kept, self._dirty = {}, set(), self.version, False
+        rows = {name: self._packed(name) for name in self._heard}
+        self._checkpoint.save(facts, arrays, changed, self._news, rows, old, oldest, self._obeyed)
+        self._news, self._changed, self._heard = {}, set(), set()
+        self._kept, self._dirty = self.version, False
+
+    def _packed(self, client: str) -> bytes:
+        """The rows that a client judges others by; none where it is no longer among the judges."""
+        rows = self._jury.heard.get(client)
+        return Upload(0, 0, 0, *rows).pack() if rows else b""
 
     def _load(self) -> None:
-        facts, arrays, old = self._checkpoint.load()
+        facts, arrays, old, rows = self._checkpoint.load()
         if arrays["weights"].shape != self.global_.weights.shape:
             raise ValueError(
                 f"the checkpoint in {self.folder} has {arrays['weights'].size} weights, and the "
@@ -405,3 +424,6 @@ class ServerState:
             self._note_change(name, member)
         self._changed.clear()
         self._old, self._kept = old or self._old, self.version
+        self._jury.scale = facts["jury_scale"]
+        for name, packed in rows.items():
+            self._jury.hear(name, Upload.unpack(packed, self.settings.width_global))

@@ -10,6 +10,7 @@ from typing import Any
 
 LONGEST_HEAD = 100_000
 LONGEST_NAME = 100
+LARGEST_NUMBER = 2**32  # an upload counts in four bytes
 
 
 def fit_name(name: str) -> bool:
@@ -34,6 +35,7 @@ class Task:
     have: int = 0  # the server has safely the client's uploads below this number,
     also: tuple[int, ...] = ()  # and these
     waiting: tuple[str, ...] = ()  # tasks of the same node still under way: nothing of them is lost
+    started: int = 0  # when the server's process did: versions of the model may begin again with it
     last: bool = False  # whether to work on no more rows, only to keep the model
 
     def pack(self) -> tuple[str, bytes]:
@@ -76,12 +78,14 @@ class Reply:
     client: str  # the name it has for itself; nodes may come back under new ids
     sent: tuple[Sent, ...] = ()  # in the order they were made
     done: bool = False  # whether the client has no more rows
+    first: int = 0  # the client holds no upload below this number: the server has said it has them
     error: str = ""  # its kind, where one kept the client from working; its words may quote data
 
     def pack(self) -> tuple[str, bytes]:
         """Head and body."""
         sent = [[one.number, one.loss, len(one.upload)] for one in self.sent]
-        head = {"client": self.client, "sent": sent, "done": self.done, "error": self.error}
+        head = {"client": self.client, "sent": sent, "done": self.done, "first": self.first}
+        head["error"] = self.error
         return json.dumps(head), b"".join(one.upload for one in self.sent)
 
     @classmethod
@@ -92,7 +96,9 @@ class Reply:
                 raise ValueError
             values = json.loads(head)
             client, done, error = values["client"], values["done"], values["error"]
+            first = values["first"]
             fine = isinstance(client, str) and isinstance(done, bool)
+            fine &= type(first) is int and 0 <= first < LARGEST_NUMBER
             fine &= isinstance(error, str) and (not error or error.isidentifier())
             sent, at = [], 0
             for number, loss, size in values["sent"]:
@@ -106,4 +112,4 @@ class Reply:
             raise ValueError("broken head") from None
         if not fit_name(client):
             raise ValueError("unfit name")
-        return cls(client, tuple(sent), done, error)
+        return cls(client, tuple(sent), done, first, error)

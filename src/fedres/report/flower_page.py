@@ -28,7 +28,7 @@ def write_run(facts: Facts, lines: Sequence[Line], settings: Facts, path: Path) 
             "loss": f"{member['loss']:.4f}",
             "late": f"{np.mean(_of(lines, name, 'lag') or 0):.1f}",
             "repeated": member["repeated"],
-            "held_back": member["held_back"],
+            "held_back": f"{member['held_back'] / max(1, member['applied']):.0%}",
             "refused": sum(member["refused"].values()),
             "up": decimal(member["bytes_up"]),
             "down": decimal(member["bytes_down"]),

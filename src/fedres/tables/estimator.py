@@ -17,6 +17,7 @@ from fedres.core.types import F32, F64, I64, Matrix
 from fedres.simulation.settings import choose
 from fedres.tables.cell_values import as_floats, place_of, unfit
 from fedres.tables.client_ids import Clients
+from fedres.tables.contributions import linear_parts
 from fedres.tables.dict_encoder import DictEncoder
 from fedres.tables.empirical_bayes import Groups, TooWideError, models_of, train
 from fedres.tables.encoder import EncodedTable, Encoder, EstimatorMethod, Names
@@ -113,6 +114,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         encoder: Encoder = whole.encoder_
         frame, client, offset = whole._split(held.frame, held.client, reset=False, learn=False)
         new, numbers = encoder.encode(frame), whole._clients.find(client, len(held))
+        del train, held, frame
         for method in methods:
             one = deepcopy(whole).set_params(method=method)
             one.encoder_ = encoder.of_method(method)
@@ -168,6 +170,39 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             self.encoder_.names_local,
             self._labels.units[0],
             self._labels.names,
+        )
+
+    def contributions(self, X: Any, client: Any = None) -> "pd.DataFrame":
+        """What each column adds to the prediction of each row, as shared and as the client's own.
+
+        Columns of the result are pairs: ``shared`` or ``client``, and the column or ``constant``;
+        a shared model that is not linear is one of them. They add up to the prediction (of
+        classes: to the log odds of the second one; of counts: to the logarithm) before it is
+        clipped to the range of labels seen.
+        """
+        import pandas as pd
+
+        check_is_fitted(self)
+        if self._labels.outputs > 1:
+            raise ValueError(
+                f"contributions are of numbers or of two classes, not of {self._labels.outputs}"
+            )
+        table, client, offset = self._split(X, client, reset=False, learn=False)
+        numbers, views = self._clients.find(client, table.shape[0]), self._views(table)
+        encoder = self.encoder_
+        assert isinstance(encoder, Encoder)
+        columns = [[encoder.columns[i] for i in side] for side in (encoder.global_, encoder.local)]
+        parts = linear_parts(self._models, (columns[0], columns[1]), views, numbers)
+        if self._shared:
+            parts["shared", self.shared_] = self._shared_scores(views[0])[0].astype(np.float64)
+        scale, begin = self._labels.units
+        parts = {name: scale * part for name, part in parts.items()}
+        if offset is not None:
+            parts["shared", str(self.offset)] = offset
+        nothing = np.zeros(len(numbers))
+        parts["shared", "constant"] = begin + parts.get(("shared", "constant"), nothing)
+        return pd.DataFrame(parts).sort_index(
+            axis=1, level=0, ascending=False, sort_remaining=False
         )
 
     @property
@@ -392,6 +427,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         data = Encoded(
             *views, rows.targets, rows.client, self._labels.limits, rows.weight, rows.offset
         )
+        del rows, views  # unless others need them, they make room
         rng = check_random_state(self.random_state)
         settings = self._settings(0.0, 0.0)
         self._posterior, self._shared, self.shared_ = None, (), "linear"
