@@ -166,8 +166,10 @@ def rules_figure(table: "pd.DataFrame") -> tuple[Figure, "pd.DataFrame"]:
         else:
             axes.set(xlabel="round-trip delay (rounds)")
             axes.set_xscale("symlog", linthresh=5)
-            ticks = sorted(part.delay.unique())
-            axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        ticks = sorted(means[x].unique())
+        axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks], fontsize=8)
+        axes.xaxis.minorticks_off()
+        axes.set_xlim(-0.5 if x == "delay" else None, 1.2 * ticks[-1])
     figure.axes[0].legend(fontsize=8)
     seeds = table.seed.nunique()
     figure.suptitle(
