@@ -3,10 +3,10 @@ BIN := .venv/bin
 CORE := .venv/core
 DEV := .venv/dev
 
-.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-tables bench-flower bench-hostile
+.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-off-policy bench-kills bench-tables bench-flower bench-never-worse bench-hostile
 
-demo: $(CORE)  ## set everything up, compare the three methods on built-in data
-	$(BIN)/fedres compare --report report.html
+demo: $(CORE)  ## set everything up, compare all methods on clients that are alike and different
+	$(BIN)/fedres compare --data shops --clients 50 --rounds 100 --report report.html
 
 test: $(DEV)  ## set everything up; lint, types, import directions, tests, doctests
 	$(MAKE) lint
@@ -30,6 +30,12 @@ bench: $(DEV)  ## speed, as ratios to peers run in the same process
 bench-bandits: $(DEV)  ## rewards and speed of bandits beside Vowpal Wabbit (needs FEDRES_DATA)
 	$(BIN)/python benchmarks/bandits.py
 
+bench-off-policy: $(DEV)  ## how often intervals of off-policy estimates cover the truth
+	$(BIN)/python benchmarks/off_policy.py
+
+bench-kills: $(DEV)  ## 50 SIGKILLs of a process with 1,000 bandit clients
+	$(BIN)/python benchmarks/kills.py
+
 bench-tables: $(DEV)  ## learning from a table beside Vowpal Wabbit; a million clients on disk
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/storage.py
@@ -37,6 +43,9 @@ bench-tables: $(DEV)  ## learning from a table beside Vowpal Wabbit; a million c
 bench-flower: $(DEV)  ## samples a second through Flower, whose time that takes; a million clients
 	$(BIN)/python benchmarks/flower.py
 	$(BIN)/python benchmarks/checkpoint.py
+
+bench-never-worse: $(DEV)  ## the mixture beside what it mixes, on the paper's sets (needs FEDRES_DATA)
+	$(BIN)/python benchmarks/never_worse.py
 
 bench-hostile: $(DEV)  ## hostile clients on Flower: what they do to the others, and what the jury costs
 	$(BIN)/python benchmarks/hostile.py

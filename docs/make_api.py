@@ -17,7 +17,14 @@ MODULES = {  # a title, and where not all names are for users, those that are
     "fedres.tables.storage": ("Models on disk", ("Stored", "open_folder", "write")),
     "fedres.core.theory": (
         "Bounds of the paper",
-        ("bandit_bound", "erm_bound", "explore_every", "sgd_bound", "sgd_step_size"),
+        (
+            "bandit_bound",
+            "erm_bound",
+            "explore_every",
+            "sgd_bound",
+            "sgd_full_bound",
+            "sgd_step_size",
+        ),
     ),
 }
 SECTION = re.compile(r"^(\w+)\n-+$", re.MULTILINE)

@@ -51,7 +51,7 @@ def play(world: Catalogue, method: str, rounds: int, log: EventLog | None = None
         for i in range(world.clients)
     ]
     lost = np.random.default_rng(1)
-    on_the_way: deque[list[tuple[int, int, float]]] = deque()
+    on_the_way: deque[list[tuple[int, str, float]]] = deque()
     earned = 0.0
     for turn in range(1, rounds + 1):
         clicks = []
@@ -68,7 +68,7 @@ def play(world: Catalogue, method: str, rounds: int, log: EventLog | None = None
             for i, decision_id, reward in on_the_way.popleft():
                 clients[i].reward(decision_id, reward)
         for client in clients:
-            server.apply(client.uploads())
+            client.confirm(server.apply(client.uploads()))
         if turn % PUBLISH_EVERY == 0:
             model = server.publish()
             for client in clients:
@@ -91,7 +91,8 @@ def main(clients: int = 30, rounds: int = 200, log: Path | None = None) -> dict[
         for policy in (SquareCB(gamma=30.0), Greedy()):
             found = evaluate_log(path, policy, step=STEP)
             name = type(policy).__name__
-            print(f"  {name:12} {found.snips}   from {found.effective:,.0f} effective decisions")
+            worth = f"{found.effective:,.0f} decisions of its own"
+            print(f"  {name:12} {found.refusal or found.snips}   (the log is worth {worth})")
             earned[f"{name} (estimated)"] = found.snips.mean
         print(f"  logged       {found.logged}")
     return earned

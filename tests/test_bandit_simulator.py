@@ -16,15 +16,20 @@ from fedres.bandits import (
     EpsilonGreedy,
     Greedy,
     Multiclass,
+    Replay,
     Softmax,
     SquareCB,
+    paper_bandit,
     simulate_bandit,
 )
 from fedres.bandits.estimates import estimate, joint_policy
 from fedres.bandits.run_log import events_of
 from fedres.bandits.world import ACTION, EXPLORE, drawn, key_of
+from fedres.core import theory
 from fedres.core.compiled import compiled
 from fedres.core.delays import Delay, as_delay
+from fedres.core.parties import Client, Server
+from fedres.core.rule import Rule
 from fedres.core.schedule import draw_delays, draw_label_delays
 from fedres.simulation.dataset import Dataset
 from fedres.simulation.intervals import interval
@@ -65,7 +70,7 @@ def play(world, policy, method, *, rounds, delay, reward_delay, step, learn_from
     ups, downs = draw_delays(delay, world.clients, rounds, 1, seed)
     late = draw_label_delays(reward_delay, world.clients, rounds, 1, seed)
     versions = {}
-    to_client, to_server = defaultdict(list), defaultdict(list)
+    to_client, to_server, sent = defaultdict(list), defaultdict(list), defaultdict(set)
     actions, rewards = np.empty((2, world.clients, rounds))
     for n in range(rounds):
         for i, client in enumerate(clients):
@@ -81,11 +86,13 @@ def play(world, policy, method, *, rounds, delay, reward_delay, step, learn_from
         for i, s, id_, reward in sorted(to_client.pop(n, [])):
             clients[i].reward(id_, reward)
             arrives = n + ups[i, n]
-            to_server[arrives] += [(i, n, s, upload) for upload in clients[i].uploads()]
-        for *_, upload in sorted(to_server.pop(n, []), key=lambda sent: sent[:3]):
-            server.apply(upload)
+            new = [one for one in clients[i].uploads() if one.ticket.serial not in sent[i]]
+            sent[i] |= {one.ticket.serial for one in new}
+            to_server[arrives] += [(i, n, s, upload) for upload in new]
+        for i, *_, upload in sorted(to_server.pop(n, []), key=lambda sent: sent[:3]):
+            clients[i].confirm(server.apply(upload))
         versions[n + 1] = server.publish()
-    return actions, rewards, server.global_.weights, [client.w_local for client in clients]
+    return actions, rewards, server.w_global, [client.w_local for client in clients]
 
 
 def small_world(kind, seed):
@@ -97,6 +104,12 @@ def small_world(kind, seed):
             tables = [csr_array(np.where(x > 0.3, x, 0)) for x in tables]
         weights = rng.random(3) / 6, rng.random((CLIENTS, 2)) / 4
         return Catalogue(*tables, *weights, 1, 4, "bernoulli" if seed % 2 else 0.1)
+    if kind.startswith("replay"):
+        x = [rng.random((14, width), np.float32) for width in (3, 2)]
+        if kind == "replay, sparse":
+            x = [csr_array(np.where(one > 0.3, one, 0)) for one in x]
+        whose = [*np.arange(12) % CLIENTS, 0, 7]  # one row of a client that has no other
+        return Replay.from_arrays(whose, rng.random(14), *x, offers=5)
     data = Dataset("random", rng.random((30, 5), np.float32), np.arange(30) % 3)
     views = "halves" if "halves" in kind else "same"
     world = Multiclass.deal(data, CLIENTS, classes=2, permute=0.7, views=views, seed=seed)
@@ -115,7 +128,10 @@ message_lags = st.one_of(
 
 
 # Contexts of several blocks are sparse rows to clients: so sums have the order of sparse rows.
-ALIKE = ("catalogue", "catalogue, sparse", "classes, sparse", "classes, halves, sparse")
+ALIKE = (
+    "catalogue", "catalogue, sparse", "classes, sparse", "classes, halves, sparse", "replay",
+    "replay, sparse",
+)  # fmt: skip
 options = st.fixed_dictionaries(
     {
         "delay": st.builds(fedres.Delay, up=message_lags, down=message_lags),
@@ -177,6 +193,56 @@ def test_the_simulator_equals_clients_and_server(kind, choice, method, options):
     np.testing.assert_allclose(run.reward_by_client, rewards.mean(axis=1), atol=1e-6)
     sums = np.nansum(run.probabilities, axis=2)
     np.testing.assert_allclose(sums, 1)
+
+
+def test_a_replay_offers_clients_their_own_rows_and_pays_what_they_say():
+    client = np.array(["ann", "bob", "ann", "cid", "bob", "ann", "ann"])
+    x, reward = np.diag(np.arange(1.0, 8.0)), np.arange(7) / 7
+    world = Replay.from_arrays(client, reward, x, offers=3)
+    assert (world.clients, world.most, world.blocks) == (2, 3, 1)  # cid has nothing to choose from
+    seen = set()
+    for turn in range(1, 60):
+        for i, name in enumerate(("ann", "bob")):
+            offer = world.actions(4, i, turn)
+            assert len(offer.row) == (3 if name == "ann" else 2)
+            assert len({*offer.row.tolist()}) == len(offer.row)
+            for row in offer.row:
+                (column,) = np.flatnonzero(world.x_global[row])
+                assert client[column] == name
+                assert world.reward(4, i, turn, row, 0) == np.float32(reward[column])
+                seen.add(int(column))
+    assert seen == {0, 1, 2, 4, 5, 6}
+    greedy, blind = (
+        simulate_bandit(world, policy, rounds=400) for policy in (Greedy(), EpsilonGreedy(1.0))
+    )
+    assert greedy.regret_by_round[-100:].mean() < 0.02
+    assert blind.regret_by_round[-100:].mean() > 0.1
+
+
+def test_some_clients_of_a_replay():
+    whose = np.repeat(np.arange(6), 4)
+    world = Replay.from_arrays(whose, whose, np.eye(24))
+    assert world.some(6, seed=1) is world
+    some = world.some(2, seed=1)
+    assert (some.clients, len(some.pays)) == (2, 8)
+    assert len(np.unique(some.pays)) == 2
+    assert (world.some(2, seed=2).pays != some.pays).any()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"client": [1, 2, 3]}, "none of the 3 clients has two rows"),
+        ({"reward": [1, np.nan, 0]}, "3 rows: give each a reward, a finite number"),
+        ({"reward": [1, 0]}, "3 rows: give each a reward"),
+        ({"offers": 1}, "offers must be at least 2, not 1"),
+        ({"x_global": np.eye(2)}, "x_global has 2 rows"),
+    ],
+)
+def test_replays_that_cannot_be_are_told(options, message):
+    fine = {"client": [1, 1, 2], "reward": [0, 1, 0], "x_global": np.eye(3)}
+    with pytest.raises(ValueError, match=message):
+        Replay.from_arrays(**(fine | options))
 
 
 def test_a_run_depends_on_its_seed_alone():
@@ -311,6 +377,55 @@ def test_regret_shrinks_as_theory_says():
     gaps = exponent(lambda _: SquareCB(), "all")
     assert gaps.mean + gaps.half < -0.5 + 0.15
     assert gaps.mean - gaps.half > -0.5 - 0.15
+
+
+@pytest.mark.parametrize("delay", [fedres.Delay(), fedres.Delay(up=2, down=3)])
+def test_the_papers_bandit_is_the_aligned_rule_on_exploration_alone(delay):
+    """Clients and server as objects are fed the same decisions, those of every third round."""
+    world, seed, rounds, every = small_world("catalogue", 3), 5, 31, 3
+    steps = {"step": fedres.Sgd(0.2), "local_step": fedres.Sgd(0.3)}
+    options = {
+        "rounds": rounds,
+        "delay": delay,
+        "explore_every": every,
+        "radius": 0.15,
+        "seed": seed,
+    }
+    run = paper_bandit(world, **options, **steps, keep_decisions=True)
+    rule = Rule(**steps, alignment="aligned", radius=0.15, constant=False)
+    server = Server(rule, 3)
+    clients = [Client(rule, 3, 2, client=i) for i in range(world.clients)]
+    published, sent = [server.current()], []
+    for n in range(rounds + 1):
+        for client in clients:
+            client.refresh(published[max(n - delay.down, 0)])
+        if n == rounds:
+            break
+        sent.append([])
+        for i, client in enumerate(clients if (n + 1) % every == 0 else []):
+            offer = world.actions(seed, i, n + 1)
+            contexts = [world.contexts(offer, table) for table in world.tables("fedres")]
+            x = [rows[run.actions[i, n]][None] for rows in contexts]
+            sent[n].append(client.observe(*x, np.float32([run.rewards[i, n]])))
+        for upload in sent[n - delay.up] if n >= delay.up else []:
+            server.apply(upload)
+        published.append(server.publish())
+    np.testing.assert_allclose(run.w_global, server.global_.weights[:3], atol=1e-6)
+    for mine, client in zip(run.w_local, clients, strict=True):
+        np.testing.assert_allclose(mine, client.local.weights[:2], atol=1e-6)
+    free = paper_bandit(world, **options | {"radius": 9.0}, **steps)
+    assert np.linalg.norm(free.w_local, axis=1).max() > 0.15  # so the ball matters
+    assert np.linalg.norm(run.w_local, axis=1).max() <= 0.15 + 1e-6
+
+
+def test_the_papers_bandit_takes_what_theory_says():
+    world = small_world("catalogue", 3)
+    run = paper_bandit(world, rounds=5000, delay=10)
+    shape = dict.fromkeys(
+        ("norm_global", "norm_local", "sigma", "gamma", "gradient", "radius"), 1.0
+    )
+    every = theory.explore_every(5000, world.clients, world.most, **shape)
+    assert run.policy == EpsilonGreedy(explore_every=every)
 
 
 @pytest.mark.parametrize("kind", ["catalogue", "classes"])

@@ -34,10 +34,14 @@ def test_compare_as_json():
     done = fedres_command("compare", "--seeds", "2", "--rounds", "30", "--delay", "4", "--json")
     found = json.loads(done.stdout)
     assert (found["data"], found["clients"], found["seeds"]) == ("digits", 10, 2)
-    for method, delay in {"independent": 0, "central": 4, "fedres": 4}.items():
+    for method, delay in {"independent": 0, "central": 4, "fedres": 4, "mixture": 4}.items():
         runs = [
             fedres.simulate(
-                fedres.federate("digits", 10, seed), method, rounds=30, delay=delay, seed=seed
+                fedres.federate("digits", 10, seed, local="all"),
+                method,
+                rounds=30,
+                delay=delay,
+                seed=seed,
             )
             for seed in range(2)
         ]

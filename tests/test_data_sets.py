@@ -198,7 +198,9 @@ def test_what_is_wrong_is_said(tmp_path, cache, name, text, message):
 
 
 def test_unknown_names():
-    with pytest.raises(ValueError, match=r"'lettre': choose one of digits, letter.*the path of"):
+    with pytest.raises(
+        ValueError, match=r"'lettre': choose one of shops, digits, letter.*the path of"
+    ):
         load_data("lettre")
 
 

@@ -3,15 +3,44 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from scipy.linalg import null_space
 from scipy.optimize import minimize
 
 from fedres import FedResClassifier, FedResRegressor, load_model
 from fedres.tables import empirical_bayes
-from fedres.tables.empirical_bayes import Groups, find_variances, train
+from fedres.tables.columns import Number
+from fedres.tables.empirical_bayes import Arrow, Groups, find_variances, train
 from fedres.tables.labels import NumberLabels
 from fedres.tables.online_models import ModelShape
 from fedres.tables.sgd_tuning import Encoded
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_rows_are_laid_out_client_by_client(form):
+    """Values are where they belong whatever their form, and slots follow clients and columns."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-1, 2, (200, 5)).astype(np.float32)
+    x[:, 3] = 1.0  # varies within no client
+    client = rng.integers(0, 30, 200)
+    client[:30] = np.arange(30)
+    data = Encoded(form(x), form(x), np.zeros((1, 200), np.float32), client, (0.0, 1.0))
+    groups = Groups.of([Number(f"x{j}", 0.0, 1.0, False) for j in range(5)], ())
+    groups = groups._replace(of_local=np.arange(6), names=[("client", str(j)) for j in range(6)])
+    arrow = Arrow(ModelShape(5, 5), data, groups)
+    order, rows = np.argsort(client, kind="stable"), arrow.rows
+    ones = np.ones((200, 1))
+    shape = (200, 6)
+    shared = sparse.csr_array((rows.x_global, rows.columns, rows.begin_global), shape)
+    np.testing.assert_array_equal(shared.toarray(), np.hstack([x[order], ones]))
+    columns = arrow.columns[rows.slots]
+    own = sparse.csr_array((rows.x_local, columns, rows.begin_local), shape).toarray()
+    np.testing.assert_array_equal(own, np.hstack([x[order] * [1, 1, 1, 0, 1], ones]))
+    of_slot = np.repeat(np.arange(30), np.diff(rows.first_slot))
+    keys = of_slot * 6 + arrow.columns
+    assert (np.diff(keys) > 0).all()
+    of_row = np.repeat(client[order], np.diff(rows.begin_local))
+    np.testing.assert_array_equal(keys[rows.slots], of_row * 6 + columns)
 
 
 def rmse(a, b):
@@ -353,3 +382,23 @@ def test_rows_of_any_order_and_outputs_side_by_side():
     _, one = train(shape, data.only(mixed), groups, np.random.RandomState(0))
     np.testing.assert_allclose(both[0].w_global, -both[1].w_global, atol=1e-8)
     np.testing.assert_allclose(both[0].w_local, one[0].w_local, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"method": "central"}, {"method": "independent"}, {"shared": "trees"}],
+    ids=["fedres", "central", "independent", "trees"],
+)
+def test_contributions_add_up_to_predictions(parameters):
+    frame, y, shop = shops(600)
+    model = FedResRegressor(**parameters).fit(frame, y, client=shop)
+    parts = model.contributions(frame[:50], client=shop[:50])
+    total = parts.sum(axis=1).clip(y.min(), y.max())
+    np.testing.assert_allclose(total, model.predict(frame[:50], client=shop[:50]), atol=1e-5)
+    sides = {side for side, _ in parts.columns}
+    assert sides == ({"shared"} if model.method == "central" else {"shared", "client"})
+    if not parameters:  # a known weight, in the units of the label
+        weight = model.local_models_[shop[0]].constant
+        np.testing.assert_allclose(parts["client", "constant"][0], weight, atol=1e-5)
+        new = model.contributions(frame[:2], client=False)
+        assert not new[[column for column in new if column[0] == "client"]].to_numpy().any()

@@ -22,25 +22,6 @@ from fedres import FedResClassifier, FedResRegressor, compare, register_with_riv
 from fedres.tables.client_ids import Clients
 from fedres.tables.sgd_tuning import split_for_tuning
 
-ROW_BY_ROW = dict.fromkeys(
-    (
-        "check_fit_score_takes_y",
-        "check_n_features_in_after_fitting",
-        "check_estimators_partial_fit_n_features",
-    ),
-    "it calls partial_fit, which solver='erm' has not",
-)
-
-NO_WEIGHTS = dict.fromkeys(
-    (
-        "check_sample_weights_pandas_series",
-        "check_sample_weights_not_an_array",
-        "check_sample_weights_list",
-        "check_sample_weights_shape",
-        "check_sample_weights_not_overwritten",
-    ),
-    "solver='erm' takes no weights",
-)
 EQUAL_WEIGHTS = dict.fromkeys(
     (
         "check_sample_weight_equivalence_on_dense_data",
@@ -51,14 +32,8 @@ EQUAL_WEIGHTS = dict.fromkeys(
 
 
 @parametrize_with_checks(
-    [
-        FedResRegressor(client=False),
-        FedResClassifier(client=False),
-        FedResRegressor(client=False, solver="erm"),
-    ],
-    expected_failed_checks=lambda model: (
-        ROW_BY_ROW | NO_WEIGHTS | EQUAL_WEIGHTS if model.solver == "erm" else EQUAL_WEIGHTS
-    ),
+    [FedResRegressor(client=False), FedResClassifier(client=False)],
+    expected_failed_checks=lambda _: EQUAL_WEIGHTS,
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_scikit_learns_own_checks(estimator, check):
@@ -178,7 +153,7 @@ def test_local_models_with_nothing_to_say_do_little_harm():
     assert errors[0] < 1.02 * errors[1]
 
 
-@pytest.mark.parametrize("solver", ["bayes", "sgd", "erm"])
+@pytest.mark.parametrize("solver", ["bayes", "sgd"])
 def test_classes(solver):
     rng = np.random.default_rng(0)
     X, user = rng.normal(size=(1500, 3)), rng.integers(0, 5, 1500)
@@ -210,21 +185,6 @@ def test_two_classes_are_one_problem():
     assert model.global_model_.weights.shape == (2,)
 
 
-def test_erm_is_the_best_pair():
-    rng = np.random.default_rng(0)
-    X, user = rng.normal(size=(30, 1)), np.repeat(["ann", "bob"], 15)
-    y = 2 * X[:, 0] + np.where(user == "bob", 3, -3)
-    model = FedResRegressor(solver="erm", shrinkage=0.0, local_features=[]).fit(X, y, user)
-    assert model.score(X, y, user) > 0.99
-    assert model.ridge_global_ == 1
-    assert model.eta_ is None
-    shrunk = FedResRegressor(solver="erm", shrinkage=1e6, local_features=[]).fit(X, y, user)
-    assert shrunk.local_models_["bob"].norm < 1e-3
-    for act in (model.partial_fit, lambda *_: model.learn_one({"x0": 1.0}, 2.0)):
-        with pytest.raises(ValueError, match="solver='erm' needs all rows at once"):
-            act(X, y, user)
-
-
 def test_what_is_given_is_not_chosen():
     X, y, user = ratings(500)
     model = FedResRegressor(eta=0.2, shrinkage=5.0, passes=3).fit(X, y, user)
@@ -236,7 +196,7 @@ def test_what_is_given_is_not_chosen():
     assert (model.eta_, model.shrinkage_) == (best["eta"], best["shrinkage"])
 
 
-@pytest.mark.parametrize("solver", ["bayes", "sgd", "erm"])
+@pytest.mark.parametrize("solver", ["bayes", "sgd"])
 @pytest.mark.parametrize("rows", [1, 2, 10, 200])
 def test_few_rows_and_clients_with_one_each_will_do(rows, solver):
     X, y, _ = ratings(rows)
@@ -248,7 +208,7 @@ def test_few_rows_and_clients_with_one_each_will_do(rows, solver):
 
 def test_the_same_again():
     X, y, user = ratings(500)
-    for solver in ("bayes", "sgd", "erm"):
+    for solver in ("bayes", "sgd"):
         one, other = (FedResRegressor(solver=solver).fit(X, y, user) for _ in range(2))
         np.testing.assert_array_equal(one.predict(X, user), other.predict(X, user))
     one, other = (FedResRegressor(solver="sgd", random_state=k).fit(X, y, user) for k in range(2))
@@ -361,7 +321,7 @@ def test_numbers_and_strings_name_clients():
         ({"eta": -1}, {}, "eta must be a positive number or None, not -1"),
         ({"shrinkage": np.nan}, {}, "shrinkage must be a number from 0 up or None, not nan"),
         ({"passes": 0}, {}, "passes must be a whole number from 1 up or None, not 0"),
-        ({"solver": "magic"}, {}, "unknown solver 'magic': choose one of auto, bayes, sgd, erm"),
+        ({"solver": "magic"}, {}, "unknown solver 'magic': choose one of auto, bayes, sgd$"),
         ({"method": "alone"}, {}, "unknown method 'alone': choose one of fedres"),
         ({"local_features": ["nope"]}, {}, "local names 'nope', but the columns are film"),
         ({}, {"y": [np.nan] * 100}, "y contains NaN"),
@@ -371,7 +331,6 @@ def test_numbers_and_strings_name_clients():
         ({}, {"client": [None, *"a" * 99]}, "client is missing in row 0"),
         ({}, {"X": pd.DataFrame({"a": [np.inf] * 100})}, "column 'a' has inf in row 0"),
         ({}, {"X": np.full((100, 1), np.inf)}, "X contains infinity"),
-        ({"solver": "erm"}, {"X": csr_array((100, 3000))}, "at most 2000 global features"),
     ],
 )
 def test_mistakes_are_one_sentence_and_change_nothing(options, change, message):

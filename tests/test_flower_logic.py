@@ -16,13 +16,14 @@ from fedres.core.messages import GlobalModel, Upload
 from fedres.core.models import LinearModel, batch_of
 from fedres.core.parties import Client, Server
 from fedres.core.primitives import view_of
+from fedres.core.receipts import number_of
 from fedres.core.rule import Rule
 from fedres.core.sgd import ALIGNMENTS, Linear, Many
 from fedres.core.steps import Adaptive
 from fedres.core.views import client_rows
 from fedres.flower import run_folder
 from fedres.flower.app_settings import AppSettings
-from fedres.flower.client_state import ClientState, number_of
+from fedres.flower.client_state import ClientState
 from fedres.flower.jury import Jury
 from fedres.flower.memory import STATE
 from fedres.flower.row_by_row import apply_rows

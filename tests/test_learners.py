@@ -72,7 +72,7 @@ rules = st.builds(
         [fedres.Sgd(0.05), fedres.Adaptive(0.3), fedres.Adaptive(0.3, clip=False)]
     ),
     loss=st.sampled_from([SQUARED, LOGISTIC]),
-    alignment=st.sampled_from(["arrival", "asymmetric"]),
+    alignment=st.sampled_from(["arrival", "asymmetric", "late"]),
     batch=st.integers(1, 3),
     radius=st.sampled_from([None, 0.5]),
     constant=st.booleans(),
@@ -114,12 +114,12 @@ def test_a_linear_learner_is_the_client_of_sgd(rule, seed, sparse, weight):
 @pytest.mark.parametrize(
     "delay", [0, 5, fedres.Delay(up=[0, 3, 1], down=2), fedres.Delay(up=fedres.Uniform(0, 4))]
 )
-def test_play_is_the_simulation(rounds, batch, delay):
+@pytest.mark.parametrize("alignment", ["arrival", "asymmetric", "late"])
+def test_play_is_the_simulation(rounds, batch, delay, alignment):
     federation = random_federation(3, sparse=batch == 3)
-    run = fedres.simulate(
-        federation, rounds=rounds, batch=batch, delay=delay, shuffle=False, seed=7, compiled=False
-    )
-    rule = Rule(batch=batch)
+    options = {"rounds": rounds, "batch": batch, "delay": delay, "alignment": alignment}
+    run = fedres.simulate(federation, **options, shuffle=False, seed=7, compiled=False)
+    rule = Rule(batch=batch, alignment=alignment)
     learners = {client: LinearLearner(rule, 2) for client in federation.clients}
     played = play(federation, learners, rule=rule, rounds=rounds, delay=delay, seed=7)
     np.testing.assert_array_equal(played.predictions, run.predictions)
@@ -130,13 +130,15 @@ def test_play_is_the_simulation(rounds, batch, delay):
         assert played.clients[client].version == played.server.version
 
 
-@pytest.mark.parametrize("loss", [SQUARED, LOGISTIC])
-def test_vw_is_the_linear_model(loss):
+@pytest.mark.parametrize(
+    ("loss", "alignment"), [(SQUARED, "arrival"), (LOGISTIC, "arrival"), (SQUARED, "late")]
+)
+def test_vw_is_the_linear_model(loss, alignment):
     federation = random_federation(1, rows=60, labels="signs")
-    rule = Rule(fedres.Adaptive(0.3), loss)
+    rule = Rule(fedres.Adaptive(0.3), loss, alignment)
     arguments = f"--adaptive -l 0.3 --loss_function {loss.name}"
     ours, vw = (
-        play(federation, {client: make() for client in federation.clients}, rule=rule)
+        play(federation, {client: make() for client in federation.clients}, rule=rule, delay=9)
         for make in (lambda: LinearLearner(rule, 2), lambda: VowpalLearner(arguments))
     )
     np.testing.assert_allclose(vw.predictions, ours.predictions, atol=1e-4)
@@ -291,7 +293,7 @@ def test_bad_rows_change_nothing(act, message):
         (lambda: SklearnLearner(tree), "has no predict: give a regressor of scikit-learn"),
         (lambda: VowpalLearner("--nonsense"), "does not take '--nonsense': unrecognised option"),
         (lambda: VowpalLearner("--oaa 3"), "--oaa 3 .*does not learn from simple labels"),
-        (lambda: LearnerClient(Rule(alignment="aligned"), 1, LINEAR), "use 'arrival'"),
+        (lambda: LearnerClient(Rule(alignment="aligned"), 1, LINEAR), "use 'late', or 'arrival'"),
         (
             lambda: LearnerClient(Rule(loss=LOGISTIC), 1, SklearnLearner(SGDRegressor())),
             r"SklearnLearner\(SGDRegressor\) of client 0 learns the squared loss, the federation "

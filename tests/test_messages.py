@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, hstack
 
 import fedres
 from conftest import random_federation
@@ -13,7 +13,6 @@ from fedres.core.messages import (
     RESIDUAL_BITS,
     GlobalModel,
     MessageError,
-    ModelUpload,
     Upload,
     model_bytes,
     upload_bytes,
@@ -140,12 +139,12 @@ def test_the_ledger_of_a_run_is_the_size_of_its_messages(method, sparse):
         y = rows.y[rows.row_start[i] : rows.row_start[i + 1]]
         for first in 2 * list(range(0, count, batch)):
             part = slice(first, first + batch)
-            if method == "fedres-erm":
-                sent = ModelUpload(i, 0, x[part], z[part], y[part], run.w_local[i])
-            else:
-                residual = np.zeros_like(y[part])
-                sent = Upload(i, 0, 0, x[part], residual, y[part], bits or 0)
-            up += len(sent.pack())
+            residual, features = np.zeros_like(y[part]), x[part]
+            if method == "fedres-erm":  # it sends both views, and its model instead of residuals
+                sides = x[part], z[part]
+                features = csr_array(hstack(sides)) if sparse else np.hstack(sides)
+                up += run.w_local[i].astype(np.float32).nbytes
+            up += len(Upload(i, 0, 0, features, residual, y[part], bits or 0).pack())
             messages += 1
     assert run.bytes_up == up
     assert run.bytes_down == messages * len(GlobalModel(0, run.w_global, 0.0, 1.0).pack(0))

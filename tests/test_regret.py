@@ -20,6 +20,13 @@ SETTINGS = [
     {"rounds": 31, "client_weight": [1.0, 0.5, 3.0]},
     {"passes": 2, "shuffle": False},
     {"rounds": 40, "radius": 0.1},
+    {"rounds": 40, "participation": fedres.Participation(join=[0, 9, 20], leave=[30, 40, 40])},
+    {
+        "rounds": 41,
+        "batch": 4,
+        "client_weight": "T/N",
+        "participation": fedres.Participation(share=0.8),
+    },
     {"rounds": 40, "constant": False},
     {"rounds": 40, "method": "independent"},
     {"rounds": 40, "method": "central"},
@@ -77,6 +84,17 @@ def test_the_last_value_is_the_loss_less_that_of_the_best_pair(settings):
     curve = run.regret()
     assert curve.shape == run.loss_by_round.shape
     assert curve[-1] == pytest.approx(run.loss - loss_of_best_pair(run), abs=1e-5)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_as_equation_1_it_is_divided_by_clients_and_rounds(settings):
+    run = fedres.simulate(random_federation(rows=13), step=fedres.Sgd(0.01), **settings)
+    weight = run.settings.weights(run.federation) @ ~np.isnan(run.predictions)
+    rounds = np.minimum(
+        run.settings.batch * np.arange(1, len(run.loss_by_round) + 1), run.predictions.shape[1]
+    )
+    total = run.regret() * np.cumsum(weight)[rounds - 1]
+    np.testing.assert_allclose(run.regret(over="PT"), total / (3 * rounds), rtol=1e-6)
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])

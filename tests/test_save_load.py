@@ -58,7 +58,7 @@ def test_classes_keep_their_type(classes, tmp_path):
 def test_the_other_solver_and_methods(tmp_path):
     X, y, user = ratings(300)
     for k, options in enumerate(
-        ({"solver": "erm", "shrinkage": 1.0}, {"method": "central"}, {"method": "independent"})
+        ({"solver": "sgd", "shrinkage": 1.0}, {"method": "central"}, {"method": "independent"})
     ):
         model = FedResRegressor(**options).fit(X, y, user)
         model.save(tmp_path / str(k))

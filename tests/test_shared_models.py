@@ -2,15 +2,22 @@
 
 import importlib
 import json
+import pickle
 import subprocess
 import sys
+from copy import deepcopy
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
+from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
-from sklearn.linear_model import LogisticRegression
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsRegressor
+from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeRegressor
 from typer.testing import CliRunner
 
@@ -124,6 +131,16 @@ def test_classifiers(classes, shared):
     assert hits > (0.8 if classes == 2 else 0.68)
 
 
+def test_a_class_may_be_missing_where_rows_are_left_out():
+    X, y, client = steps(300)
+    label = np.where(np.arange(300) == 7, 2, y > 0)
+    model = FedResClassifier(shared=LogisticRegression()).fit(X, label, client)
+    assert model.predict_proba(X, client)[:, 2].mean() < 0.05
+    x = X.to_numpy()
+    first = shared_models.ForeignModel(LogisticRegression().fit(x[:100], y[:100] > 0), 3)
+    assert (first.predict(x)[2] < -6).all()
+
+
 def test_counts():
     X, y, client = steps()
     counts = np.random.default_rng(0).poisson(np.exp(y.clip(-4, 4) / 2))
@@ -184,6 +201,11 @@ def test_local_models_go_on_learning_and_trees_stay():
 def test_what_cannot_be_shared_is_refused(shared, text):
     with pytest.raises(ValueError, match=text):
         FedResRegressor(shared=shared).fit(*steps(50, 5))
+    X, y, client = steps(50, 5)
+    with pytest.raises(ValueError, match=r"shared must have predict_proba, which SVC\(\) has not"):
+        FedResClassifier(shared=SVC()).fit(X, y > 0, client)
+    with pytest.raises(ValueError, match="Ridge needs 6 rows or more, not 5: use shared='linear'"):
+        FedResRegressor(shared=Ridge()).fit(X[:5], y[:5], client[:5])
 
 
 def test_only_bayes_knows_other_shared_models():
@@ -215,6 +237,64 @@ def test_what_is_saved_predicts_the_same(kind, shared, tmp_path):
     assert (one.predict(X[mine]) == model.predict(X[mine], client[mine])).all()
 
 
+@pytest.mark.parametrize("rows", [12, 600])  # 12 are too few for a tree
+@pytest.mark.parametrize("shared", ["trees", RandomForestRegressor(5, random_state=0)])
+def test_copies_predict_the_same(kind, shared, rows):
+    X, y, client = steps(rows)
+    model = FedResRegressor(shared=shared).fit(X, y, client)
+    for again in (pickle.loads(pickle.dumps(model)), deepcopy(model)):
+        assert (again.predict(X, client) == model.predict(X, client)).all()
+        again.partial_fit(X, y, client)
+    assert not hasattr(clone(model), "_models")
+
+
+def test_models_with_trees_travel_to_other_processes():
+    X, y, client = steps(600)
+    model = FedResRegressor(shared="trees", client="client")
+    one, two = (
+        cross_val_score(model, X.assign(client=client), y, cv=2, n_jobs=n_jobs) for n_jobs in (1, 2)
+    )
+    np.testing.assert_array_equal(one, two)
+
+
+def test_wide_sparse_rows_stay_sparse(monkeypatch):
+    rng = np.random.default_rng(0)
+    flags = rng.integers(0, 2, size=(600, 2)).astype(np.float64)
+    X = sparse.csr_array(sparse.hstack([flags, sparse.random(600, 2000, 0.002, random_state=0)]))
+    client = rng.integers(0, 20, 600)
+    y = 3 * flags.prod(axis=1) + rng.normal(size=20)[client]
+
+    def refuse(_):
+        raise AssertionError("made dense")
+
+    monkeypatch.setattr(shared_models, "dense", refuse)
+    for shared in ("trees", Ridge()):
+        model = FedResRegressor(shared=shared, local_features=[]).fit(X, y, client)
+        assert model.shared_ != "linear"
+        assert model.score(X, y, client) > 0.9
+
+
+def test_wide_sparse_rows_that_a_model_cannot_take_are_refused(monkeypatch):
+    X, y, client = sparse.csr_array((60, 2000)), np.arange(60.0), np.arange(60) % 6
+    monkeypatch.setattr(shared_models, "MOST_DENSE", 60 * 2000 - 1)
+    monkeypatch.setattr("fedres.tables.shared_training.trees_at_hand", lambda: HistogramTrees)
+    for shared, who in (("trees", "'trees' by scikit-learn"), (GaussianProcessRegressor(),) * 2):
+        match = f"shared={str(who).strip('()')}.* takes no sparse rows, and 60 rows of 2000 columns"
+        with pytest.raises(ValueError, match=match):
+            FedResRegressor(shared=shared, local_features=[]).fit(X, y, client)
+
+
+def test_tables_that_are_long_are_predicted_part_by_part(kind, monkeypatch):
+    X, y, client = steps(300)
+    for shared in ("trees", RandomForestRegressor(5, random_state=0)):
+        model = FedResRegressor(shared=shared).fit(X, y, client)
+        whole = model.predict(X, client)
+        with monkeypatch.context() as patch:
+            patch.setattr(shared_models, "MOST_DENSE", 7 * 3)
+            np.testing.assert_array_equal(model.predict(X, client), whole)
+        assert model.predict(X[:0], client[:0]).shape == (0,)
+
+
 def test_classifiers_are_saved_with_all_their_trees(tmp_path):
     X, y, client = steps(600)
     label = np.digitize(y, [-1, 1])
@@ -237,7 +317,7 @@ def test_without_skops_scikit_learns_models_are_not_saved(shared, monkeypatch, t
     assert not (tmp_path / "model").exists()
 
 
-def test_parts_that_are_not_scikit_learns_are_not_loaded():
+def test_parts_that_are_not_scikit_learns_are_neither_saved_nor_loaded():
     import skops.io
 
     class Strange(DecisionTreeRegressor):
@@ -250,8 +330,12 @@ def test_parts_that_are_not_scikit_learns_are_not_loaded():
     module.Strange, Strange.__qualname__ = Strange, "Strange"
     try:
         text = np.frombuffer(skops.io.dumps([[Strange()], 1]), np.uint8)
-        with pytest.raises(ValueError, match=r"not scikit-learn's: \['elsewhere.Strange'\]"):
-            shared_models.ForeignModel.unpack(text)
+        for act in (
+            lambda: shared_models.ForeignModel.unpack(text),
+            lambda: shared_models.ForeignModel([Strange()]).pack(),
+        ):
+            with pytest.raises(ValueError, match=r"not scikit-learn's: elsewhere.Strange$"):
+                act()
     finally:
         del sys.modules["elsewhere"]
 

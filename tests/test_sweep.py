@@ -1,3 +1,4 @@
+import math
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ import pytest
 
 import fedres
 from fedres.core import source
+from fedres.simulation import parallel
 from fedres.simulation.parallel import count_cores
 from fedres.simulation.run_store import RunStore
 from fedres.simulation.sweep import Case, run_cases
@@ -190,10 +192,18 @@ def test_methods_are_asked_only_for_what_they_know():
 @pytest.mark.parametrize(
     ("method", "option", "message"),
     [
-        ("independent", {"local_step": fedres.Adaptive(0.1)}, "leave it out, or .* .fedres.$"),
+        (
+            "independent",
+            {"local_step": fedres.Adaptive(0.1)},
+            "leave it out, or .* .fedres, mixture.$",
+        ),
         ("independent", {"alignment": "late"}, "does not know alignment='late'"),
         ("independent", {"delay": 3}, "sends no messages that could be late: Delay"),
-        ("central", {"residual_bits": 4}, "use a method that does .fedres, fictitious-play."),
+        (
+            "central",
+            {"residual_bits": 4},
+            "use a method that does .fedres, mixture, fictitious-play.",
+        ),
     ],
 )
 def test_what_a_method_does_not_know_is_a_mistake(method, option, message, digits):
@@ -208,3 +218,19 @@ def test_mistakes():
         fedres.sweep("digits", backend="x")
     with pytest.raises(ValueError, match="nothing to run"):
         run_cases([], RunStore(None))
+
+
+def test_where_a_bar_cannot_move_there_are_lines(capsys, monkeypatch):
+    monkeypatch.setattr(parallel, "SECONDS_A_LINE", 0.0)
+    assert list(parallel.with_bar(iter("abc"), 3, "counting")) == ["a", "b", "c"]
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(",")[0] for line in lines] == [f"counting: {n} of 3" for n in (1, 2, 3)]
+    assert lines[-1] == "counting: 3 of 3, 0 s left"
+
+
+def test_a_store_runs_nothing_twice_and_keeps_what_was_done_before_an_error(tmp_path):
+    store = RunStore(tmp_path / "runs.sqlite")
+    with pytest.raises(ValueError, match="math domain"):
+        store.map(math.sqrt, [4.0, 9.0, -1.0], n_jobs=1)
+    assert len(store._base.execute("SELECT key FROM runs").fetchall()) == 2
+    assert store.map(math.sqrt, [9.0, 4.0], n_jobs=1) == [3.0, 2.0]

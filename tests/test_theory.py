@@ -1,11 +1,15 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedres.core import theory
+from fedres.paper import erratum
 
 BALL = {"sigma": 0.5, "gamma": 3.0, "radius": 2.0}
 SHAPE = {"norm_global": 2.0, "norm_local": 1.0, "gradient": 1.5, **BALL}
-STEP = {name: value for name, value in SHAPE.items() if name != "radius"}
 WIDTHS = {"width_global": 5, "width_local": 2, **BALL}
 
 
@@ -19,13 +23,61 @@ def test_batches_add_to_the_delay():
     assert theory.sgd_bound(1000, 5, 8, batch=4, **SHAPE) == theory.sgd_bound(1000, 5, 12, **SHAPE)
 
 
-def test_step_size_by_hand():
-    assert theory.sgd_step_size(1000, 5, 0, **STEP) == pytest.approx(np.sqrt(9 / (5000 * 0.25)))
-    delayed = np.cbrt(9 / (3 * 125 * 2.25 * 64 * 1000))
-    assert theory.sgd_step_size(1000, 5, 8, **STEP) == pytest.approx(delayed)
+def test_step_sizes_by_hand():
+    plain = np.sqrt(9 / (5000 * 0.25))
+    assert theory.sgd_step_size(1000, 5, 0, **SHAPE) == pytest.approx((plain, plain))
+    late = np.cbrt(4 / (3 * 2.25 * 64 * 1000))
+    assert theory.sgd_step_size(1000, 5, 8, **SHAPE) == pytest.approx((late / 5, late))
     # batches of 4: 250 rounds, variance 1/16, delay 3
-    batched = min(np.sqrt(9 / (250 * 5 / 16)), np.cbrt(9 / (3 * 125 * 2.25 * 9 * 250)))
-    assert theory.sgd_step_size(1000, 5, 8, batch=4, **STEP) == pytest.approx(batched)
+    late = np.cbrt(4 / (3 * 2.25 * 9 * 250))
+    batched = theory.sgd_step_size(1000, 5, 8, batch=4, **SHAPE)
+    assert batched == pytest.approx((late / 5, min(np.sqrt(9 / (250 * 5 / 16)), late)))
+
+
+def test_full_bound_by_hand():
+    expected = (4 / 0.1 + 5 / 0.2) / 5000 + 0.3 / 4 + 3 * 2.25 * 64 * (0.25 + 0.04) + 0.024
+    assert theory.sgd_full_bound(1000, 5, 8, 0.1, 0.2, **SHAPE) == pytest.approx(expected)
+
+
+@given(
+    rounds=st.integers(10, 10**7),
+    clients=st.integers(1, 2000),
+    delay=st.integers(0, 5000),
+    share=st.floats(0.0, 1.0),
+    others=st.tuples(*[st.floats(0.01, 100)] * 4),
+)
+def test_with_the_pair_the_full_bound_is_within_four_times_that_of_theorem_2(
+    rounds, clients, delay, share, others
+):
+    names = ("sigma", "gamma", "radius", "gradient")
+    shape = dict(zip(names, others, strict=True))
+    shape |= {"norm_global": shape["radius"], "norm_local": share * shape["radius"]}
+    run = rounds, clients, delay
+    pair = theory.sgd_step_size(*run, **shape)
+    stated = theory.sgd_bound(*run, **shape)
+    assert theory.sgd_full_bound(*run, *pair, **shape) <= 4.0001 * stated
+
+
+def test_with_one_step_size_it_grows_with_the_clients():
+    """Whatever that one step size is: the best of them is not much better than the paper's."""
+    run = erratum.ROUNDS, 500, erratum.DELAY
+    stated = theory.sgd_bound(*run, **erratum.SHAPE)
+    best = min(
+        theory.sgd_full_bound(*run, eta, eta, **erratum.SHAPE) for eta in np.geomspace(1e-8, 1, 999)
+    )
+    table = erratum.bound_ratios().set_index("clients")
+    assert table["one step size"][500] == pytest.approx(best / stated, rel=0.1)
+    growth = table["one step size"][500] / table["one step size"][50]
+    assert growth == pytest.approx(10 ** (2 / 3), rel=0.05)
+    assert table["the pair"].between(2, 4).all()
+
+
+def test_the_page_has_the_numbers():
+    page = (Path(__file__).parents[1] / "docs" / "theory.md").read_text(encoding="utf-8")
+    for row in erratum.bound_ratios().itertuples(index=False):
+        clients, stated, one, ratio_one, eta, local_eta, ratio_pair = row
+        line = f"| {clients} | {stated:.4f} | {one:.1e} | {ratio_one:.1f} |"
+        assert f"{line} {eta:.1e} | {local_eta:.1e} | {ratio_pair:.1f} |" in page
 
 
 def test_erm_bound_by_hand():

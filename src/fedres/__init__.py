@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fedres.core import theory as theory
     from fedres.core.delays import Delay as Delay
     from fedres.core.delays import Uniform as Uniform
+    from fedres.core.participation import Participation as Participation
     from fedres.core.steps import Adaptive as Adaptive
     from fedres.core.steps import Sgd as Sgd
     from fedres.simulation.dataset import Dataset as Dataset
@@ -37,6 +38,7 @@ _HOMES = {
     "FedResClassifier": "tables.classifier",
     "FedResRegressor": "tables.regressor",
     "Federation": "simulation.federation",
+    "Participation": "core.participation",
     "Run": "simulation.run",
     "Sgd": "core.steps",
     "Uniform": "core.delays",

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedres.bandits.client import BanditClient as BanditClient
-    from fedres.bandits.client import BanditServer as BanditServer
     from fedres.bandits.decisions import Decision as Decision
+    from fedres.bandits.dsjson import read_dsjson as read_dsjson
+    from fedres.bandits.dsjson import write_dsjson as write_dsjson
     from fedres.bandits.environments import Catalogue as Catalogue
     from fedres.bandits.environments import Multiclass as Multiclass
     from fedres.bandits.estimates import Evaluation as Evaluation
@@ -21,20 +22,29 @@ if TYPE_CHECKING:
     from fedres.bandits.logs import Event as Event
     from fedres.bandits.logs import EventLog as EventLog
     from fedres.bandits.logs import read_events as read_events
+    from fedres.bandits.pending import RewardError as RewardError
     from fedres.bandits.policies import EpsilonGreedy as EpsilonGreedy
     from fedres.bandits.policies import Greedy as Greedy
     from fedres.bandits.policies import Softmax as Softmax
     from fedres.bandits.policies import SquareCB as SquareCB
+    from fedres.bandits.replay import Replay as Replay
+    from fedres.bandits.section_5 import paper_bandit as paper_bandit
+    from fedres.bandits.server import BanditServer as BanditServer
     from fedres.bandits.simulator import simulate_bandit as simulate_bandit
 
 # Names are imported when first used, as in `fedres` itself: a simulation needs a compiler.
 _NAMES = {
-    "client": ("BanditClient", "BanditServer"),
+    "client": ("BanditClient",),
     "decisions": ("Decision",),
+    "dsjson": ("read_dsjson", "write_dsjson"),
     "environments": ("Catalogue", "Multiclass"),
     "estimates": ("Evaluation", "ReplayLearner", "estimate", "evaluate_log", "joint_policy"),
     "logs": ("Event", "EventLog", "read_events"),
+    "pending": ("RewardError",),
     "policies": ("EpsilonGreedy", "Greedy", "Softmax", "SquareCB"),
+    "replay": ("Replay",),
+    "section_5": ("paper_bandit",),
+    "server": ("BanditServer",),
     "simulator": ("simulate_bandit",),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}

@@ -1,4 +1,4 @@
-"""The bandit client and server (Agarwal, Langford and Wei, 2020, section 5).
+"""The bandit client (Agarwal, Langford and Wei, 2020, section 5).
 
 When a client chooses, the policy draws an action by the scores
 
@@ -8,32 +8,49 @@ of all actions a. When the reward r of action a comes, client and server take th
 FedRes.SGD on (r - score of a)^2, on the models of that moment (alignment ``arrival``).
 """
 
+import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from numbers import Real
-from typing import Literal, NamedTuple, get_args
+from pathlib import Path
+from threading import RLock
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 
-from fedres.bandits.decisions import (
-    Contexts,
-    Decision,
-    Pending,
-    Unrewarded,
-    as_contexts,
-    joint_scores,
-)
+from fedres.bandits.decisions import Contexts, Decision, as_contexts, joint_scores
 from fedres.bandits.logs import Event
-from fedres.bandits.policies import Policy, Uniforms
+from fedres.bandits.pending import Pending, Unrewarded
+from fedres.bandits.policies import EpsilonGreedy, Greedy, Policy, Softmax, SquareCB, Uniforms
+from fedres.bandits.saving import (
+    as_fact,
+    check_kind,
+    from_fact,
+    generator_from,
+    generator_state,
+    named,
+    pack_rows,
+    part,
+    unpack_rows,
+)
 from fedres.core.messages import GlobalModel, Upload
-from fedres.core.parties import Client, Server
+from fedres.core.parties import Client
+from fedres.core.receipts import Receipt, Ticket, new_epoch, number_of
 from fedres.core.rule import Rule
-from fedres.core.steps import Adaptive, Step
-from fedres.core.types import F32
+from fedres.core.state_files import Arrays, read, write
+from fedres.core.steps import Adaptive, Sgd, Step
+from fedres.core.types import F32, Matrix
 
 LearnFrom = Literal["all", "exploration"]
 
 # Rewards are often all 0 or all 1 for long: clipped to those, predictions would hide errors.
 STEP = Adaptive(0.1, clip=False)
+
+LARGEST = float(np.finfo(np.float32).max)  # reward
+
+KIND = "bandit client"
+STEPS = (Adaptive, Sgd)
+POLICIES = (EpsilonGreedy, Greedy, Softmax, SquareCB)
 
 
 class Counts(NamedTuple):
@@ -46,7 +63,7 @@ class Counts(NamedTuple):
 
 
 class BanditClient:
-    """Chooses actions, and learns from their rewards.
+    """Chooses actions, and learns from their rewards. Threads may share one.
 
     Parameters
     ----------
@@ -58,7 +75,7 @@ class BanditClient:
         Number of global features; 0 for no global model (Independent). None to learn it from
         the first contexts or the first `refresh`.
     client
-        Its number, in its uploads and events.
+        Its number or name, in its events and the ids of its decisions.
     seed
         A number, or a source of draws; see the policy for how they are used. None for other
         choices in every run.
@@ -66,6 +83,9 @@ class BanditClient:
         "all" decisions, or only those of pure "exploration" as in the paper.
     step
         How the local model moves.
+    window
+        For how many seconds a decision waits for its reward; until then it is taken, however
+        late. None: as long as `wait` and `most_pending` allow.
     wait
         For how many further decisions of this client one waits for its reward. None: as long as
         there is room.
@@ -78,10 +98,12 @@ class BanditClient:
         Called with the `Event` of every decision once it is rewarded or expired, as `EventLog`
         or a list's `append`. The contexts of all actions are then kept until that moment,
         otherwise only those of the chosen one.
+    clock
+        Gives the time in seconds. Windows outlast a restart if it does, as the time of day.
 
     Examples
     --------
-    >>> from fedres.bandits import EpsilonGreedy
+    >>> from fedres.bandits import BanditServer, EpsilonGreedy
     >>> rng = np.random.default_rng(0)
     >>> server = BanditServer(features_global=2)
     >>> client = BanditClient(EpsilonGreedy(explore_every=20), features_local=1, seed=7)
@@ -89,7 +111,7 @@ class BanditClient:
     ...     contexts_global, contexts_local = rng.normal(size=(3, 2)), rng.normal(size=(3, 1))
     ...     decision = client.choose(contexts_global, contexts_local)
     ...     client.reward(decision.id, contexts_local[decision.action, 0])
-    ...     server.apply(client.uploads())
+    ...     client.confirm(server.apply(client.uploads()))
     ...     client.refresh(server.publish())
     >>> client.choose(np.zeros((3, 2)), [[0.0], [1.0], [0.5]]).action
     1
@@ -102,14 +124,16 @@ class BanditClient:
         policy: Policy,
         features_local: int,
         features_global: int | None = None,
-        client: int = 0,
+        client: int | str = 0,
         seed: int | Uniforms | None = None,
         learn_from: LearnFrom = "all",
         step: Step = STEP,
+        window: float | None = None,
         wait: int | None = None,
         late: float | None = None,
         most_pending: int = 10_000,
         log: Callable[[Event], object] | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         if features_local < 0 or (features_global or 0) < 0:
             raise ValueError(
@@ -125,6 +149,17 @@ class BanditClient:
             )
         if late is not None:
             _check_reward(late)
+        client = client if isinstance(client, str) else int(client)
+        self._late = None if late is None else float(late)
+        self._options: dict[str, Any] = {
+            "features_local": int(features_local),
+            "client": client,
+            "learn_from": learn_from,
+            "window": None if window is None else float(window),
+            "wait": None if wait is None else int(wait),
+            "late": self._late,
+            "most_pending": int(most_pending),
+        }
         self.policy = policy
         self.client = client
         self.learn_from = learn_from
@@ -132,10 +167,12 @@ class BanditClient:
         self._rule = Rule(step=step)
         self._models = None if features_global is None else self._new_models(features_global)
         self._rng = seed if isinstance(seed, Uniforms) else np.random.default_rng(seed)
-        self._late = None if late is None else float(late)
         self._log = log
-        self._pending = Pending(wait, most_pending)
-        self._uploads: list[Upload] = []
+        self._clock = clock
+        self._pending = Pending(client, window, wait, most_pending)
+        self._outbox: dict[int, Upload] = {}
+        self._sender = self._sent = new_epoch()
+        self._lock = RLock()
         self._rewarded = self._learned = 0
 
     @property
@@ -144,11 +181,18 @@ class BanditClient:
         return len(self._pending)
 
     @property
+    def waiting(self) -> list[Decision]:
+        """The decisions that wait for their reward, oldest first."""
+        with self._lock:
+            return [one.decision for one in self._pending.waiting.values()]
+
+    @property
     def counts(self) -> Counts:
         """How many decisions were made, rewarded, expired and learned from."""
-        made = self._pending.made
-        expired = made - self._rewarded - self.pending
-        return Counts(made, self._rewarded, expired, self._learned)
+        with self._lock:
+            made = self._pending.made
+            expired = made - self._rewarded - self.pending
+            return Counts(made, self._rewarded, expired, self._learned)
 
     @property
     def w_local(self) -> F32:
@@ -158,16 +202,22 @@ class BanditClient:
     def choose(self, contexts_global: Contexts, contexts_local: Contexts = None) -> Decision:
         """Choose an action for contexts with one row an action, dense or sparse, in both views.
 
-        None stands for a view without features. A decision that thereby expires is learned from
-        after the choice.
+        None stands for a view without features. Decisions whose window has closed are settled
+        first; one that expires because it has waited for `wait` decisions, after the choice.
         """
         x_global, x_local = as_contexts(contexts_global, contexts_local)
+        with self._lock:
+            return self._choose(x_global, x_local)
+
+    def _choose(self, x_global: Matrix, x_local: Matrix) -> Decision:
+        now = self.settle()
         models = self._models_for(x_global.shape[1])
         scores = joint_scores(x_global, x_local, models.global_.weights, models.local.weights)
         turn = self._pending.made + 1
         draw = self.policy.draw(scores, turn, self._rng)
         self._models = models
-        decision = Decision(turn, *draw)
+        model = models.epoch, models.version
+        decision = Decision(self._pending.next_id(), turn, *draw, now, model)
         chosen = slice(draw.action, draw.action + 1)
         logged = (x_global.copy(), x_local.copy()) if self._log is not None else None
         over = self._pending.add(
@@ -177,25 +227,57 @@ class BanditClient:
             self._settle(over, self._late, expired=True)
         return decision
 
-    def reward(self, decision_id: int, reward: float) -> None:
-        """Learn what the decision of that id brought: any finite number, once, in any order."""
+    def reward(self, decision_id: str, reward: float) -> None:
+        """Learn what the decision of that id brought: any finite number, once, in any order.
+
+        A `RewardError` says why a reward is not taken.
+        """
         _check_reward(reward)
-        waiting = self._pending.take(decision_id)
-        self._rewarded += 1
-        self._settle(waiting, float(reward))
+        with self._lock:
+            self.settle()
+            waiting = self._pending.take(decision_id)
+            self._rewarded += 1
+            self._settle(waiting, float(reward))
+
+    def settle(self) -> float:
+        """End the wait of decisions whose window has closed; the time it is.
+
+        Every choice and every reward does so by itself; call it where there are none for long.
+        """
+        with self._lock:
+            now = float(self._clock())
+            while self._pending.closed(now):
+                self._settle(self._pending.expire_oldest(), self._late, expired=True)
+            return now
 
     def expire(self) -> None:
-        """Wait no longer for any decision, as before a client is shut down."""
-        while self.pending:
-            self._settle(self._pending.expire_oldest(), self._late, expired=True)
+        """Wait no longer for any decision, as before a client is closed for good."""
+        with self._lock:
+            while self.pending:
+                self._settle(self._pending.expire_oldest(), self._late, expired=True)
 
     def uploads(self) -> list[Upload]:
-        """What the server has not been sent; each upload is handed out once."""
-        uploads, self._uploads = self._uploads, []
-        return uploads
+        """What the server has not confirmed, oldest first: to be sent until it has."""
+        with self._lock:
+            oldest = next(iter(self._outbox), self._sent + 1)
+            return [
+                replace(upload, ticket=Ticket(self._sender, serial, oldest))
+                for serial, upload in self._outbox.items()
+            ]
+
+    def confirm(self, receipts: Iterable[Receipt]) -> None:
+        """Forget the uploads that the server has; receipts of other clients do not matter."""
+        with self._lock:
+            for sender, serial in receipts:
+                if sender == self._sender:
+                    self._outbox.pop(serial, None)
 
     def refresh(self, model: GlobalModel) -> None:
         """Take in a published global model, in any order."""
+        with self._lock:
+            self._refresh(model)
+
+    def _refresh(self, model: GlobalModel) -> None:
         width = max(len(model.weights) - 1, 0)
         models = self._models_for(width)
         if len(model.weights) != len(models.global_.weights):
@@ -208,6 +290,81 @@ class BanditClient:
         models.refresh(model)
         self._models = models
 
+    def save(self, path: str | Path) -> None:
+        """Put all that the client knows into one file, whole or not at all.
+
+        What was chosen, rewarded and confirmed before is safe once this has returned.
+        """
+        with self._lock:
+            models, pending = self._models, self._pending
+            facts = {
+                "kind": KIND,
+                "options": self._options,
+                "step": as_fact(self._rule.step, STEPS),
+                "policy": as_fact(self.policy, POLICIES),
+                "generator": generator_state(self._rng, self.client),
+                "sender": self._sender,
+                "sent": self._sent,
+                "rewarded": self._rewarded,
+                "learned": self._learned,
+                "pending": pending.facts(),
+                "models": models and [models.round, models.epoch, models.version],
+            }
+            arrays = pending.arrays()
+            packed = [np.frombuffer(one.pack(), np.uint8) for one in self._outbox.values()]
+            arrays |= named("outbox", pack_rows(packed, np.uint8))
+            arrays["outbox serials"] = np.array([*self._outbox], np.uint64)
+            if models is not None:
+                for side, model in (("local", models.local), ("global", models.global_)):
+                    arrays |= named(side, model.state())
+            write(Path(path), facts, arrays)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        policy: Policy | None = None,
+        log: Callable[[Event], object] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
+        """Go on from a file that `save` has written, as if nothing had happened since.
+
+        Decisions made after that, and not saved, are forgotten; their ids are not used again.
+
+        Parameters
+        ----------
+        path
+            The file.
+        policy
+            How it explores; None for the policy that was saved. Those of one's own are not saved.
+        log, clock
+            As of a new client.
+        """
+        facts, arrays = read(Path(path))
+        check_kind(facts, KIND, path)
+        policy = policy or from_fact(facts["policy"], POLICIES)
+        if policy is None:
+            raise ValueError(f"{path} was saved with a policy of one's own: give `policy`")
+        rng, step = generator_from(facts["generator"]), from_fact(facts["step"], STEPS)
+        client = cls(policy, seed=rng, step=step, log=log, clock=clock, **facts["options"])
+        client._restore(facts, arrays)
+        return client
+
+    def _restore(self, facts: dict[str, Any], arrays: Arrays) -> None:
+        self._sender, self._sent = facts["sender"], new_epoch(after=facts["sent"])
+        self._rewarded, self._learned = facts["rewarded"], facts["learned"]
+        self._pending.restore(facts["pending"], arrays)
+        if facts["models"] is None:
+            return
+        width = arrays["global weights"].size - 1
+        models = self._models = self._new_models(width)
+        models.round, models.epoch, models.version = facts["models"]
+        for side, model in (("local", models.local), ("global", models.global_)):
+            model.restore(part(side, arrays))
+        packed = unpack_rows(part("outbox", arrays))
+        for serial, one in zip(arrays["outbox serials"].tolist(), packed, strict=True):
+            self._outbox[serial] = Upload.unpack(one.tobytes(), width)
+
     def _settle(self, waiting: Unrewarded, reward: float | None, expired: bool = False) -> None:
         decision = waiting.decision
         if reward is not None and (self.learn_from == "all" or decision.explores):
@@ -216,45 +373,21 @@ class BanditClient:
             upload = models.observe(x_global, x_local, np.array([reward], np.float32))
             self._learned += 1
             if upload is not None and x_global.shape[1]:
-                self._uploads.append(upload)
+                self._sent += 1
+                self._outbox[self._sent] = upload
         if self._log is not None and waiting.contexts is not None:
-            chosen = (decision.action, decision.probabilities)
-            self._log(Event(self.client, decision.id, *waiting.contexts, *chosen, reward, expired))
+            chosen = *waiting.contexts, decision.action, decision.probabilities
+            made = decision.turn, decision.time, decision.model
+            self._log(Event(self.client, decision.id, *chosen, reward, expired, *made))
 
     def _models_for(self, features_global: int) -> Client:
         """The models; new ones of that width while their width is not known."""
         return self._models or self._new_models(features_global)
 
     def _new_models(self, features_global: int) -> Client:
-        return Client(self._rule, features_global, self._features_local, self.client)
-
-
-class BanditServer(Server):
-    """Keeps the global model of all clients.
-
-    Parameters
-    ----------
-    features_global
-        Number of global features.
-    step
-        How the global model moves.
-    """
-
-    def __init__(self, features_global: int, step: Step = STEP) -> None:
-        if features_global < 0:
-            raise ValueError(f"features_global must not be negative, and is {features_global}")
-        super().__init__(Rule(step=step), features_global)
-
-    def apply(self, uploads: Upload | Iterable[Upload]) -> None:
-        """Work on uploads, one or many; on none of them if one is of another width."""
-        several = [uploads] if isinstance(uploads, Upload) else list(uploads)
-        for upload in several:
-            self.check_width(upload)
-        for upload in several:
-            super().apply(upload)
+        return Client(self._rule, features_global, self._features_local, number_of(self.client))
 
 
 def _check_reward(reward: float) -> None:
-    largest = np.finfo(np.float32).max
-    if not isinstance(reward, Real) or not abs(reward) <= largest:
+    if not isinstance(reward, Real) or not abs(reward) <= LARGEST:
         raise ValueError(f"a reward must be a finite number, not {reward!r}")

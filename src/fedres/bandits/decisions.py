@@ -1,8 +1,7 @@
-"""Contexts, decisions, and the bounded table of decisions that wait for their reward."""
+"""Contexts, decisions, and the scores they are made by."""
 
-from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,89 +20,34 @@ class Decision:
     Attributes
     ----------
     id
-        The client's own count of decisions, from 1: what its reward is given by.
+        What its reward is given by: the client and a number that it never uses again, not even
+        after a restart without its state.
+    turn
+        The client's own count of decisions, from 1.
     action
         The row of the contexts that was chosen.
     probabilities
         With which each action could have been chosen.
     explores
         Whether it is pure exploration.
+    time
+        When it was made, in seconds of the client's clock.
+    model
+        The epoch and the version of the global model it was made with.
     """
 
-    id: int
+    id: str
+    turn: int
     action: int
     probabilities: F64
     explores: bool
+    time: float
+    model: tuple[int, int]
 
     @property
     def probability(self) -> float:
         """With which this action was chosen."""
         return float(self.probabilities[self.action])
-
-
-class Unrewarded(NamedTuple):
-    """A decision without reward: the chosen rows, and all rows if they are to be logged."""
-
-    decision: Decision
-    x_global: Matrix
-    x_local: Matrix
-    contexts: tuple[Matrix, Matrix] | None
-
-
-class Pending:
-    """The decisions of one client that wait, and which of the others were rewarded.
-
-    One waits for its reward for `wait` further decisions, or as long as there is room: `most`
-    wait, and so many expired ones are remembered. Decisions expire oldest first, so an id that
-    does not wait, and is newer than the oldest expired one still remembered, is known to have
-    been rewarded unless it is remembered itself.
-    """
-
-    def __init__(self, wait: int | None, most: int) -> None:
-        if wait is not None and wait < 0:
-            raise ValueError(f"wait must be a number of decisions from 0, or None, not {wait}")
-        if most < 1:
-            raise ValueError(f"most_pending must be at least 1, not {most}")
-        self.made = 0
-        self._wait = wait
-        self._most = most
-        self._waiting: OrderedDict[int, Unrewarded] = OrderedDict()
-        self._expired: OrderedDict[int, None] = OrderedDict()
-        self._forgotten = 0
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def add(self, waiting: Unrewarded) -> Unrewarded | None:
-        """Let a new decision wait; the one, if any, that thereby expires."""
-        self.made = waiting.decision.id
-        oldest = next(iter(self._waiting), self.made)
-        late = self._wait is not None and self.made - oldest > self._wait
-        over = self.expire_oldest() if late or len(self) == self._most else None
-        self._waiting[self.made] = waiting
-        return over
-
-    def expire_oldest(self) -> Unrewarded:
-        """End the wait of the oldest decision."""
-        id_, waiting = self._waiting.popitem(last=False)
-        self._expired[id_] = None
-        if len(self._expired) > self._most:
-            self._forgotten, _ = self._expired.popitem(last=False)
-        return waiting
-
-    def take(self, id_: Any) -> Unrewarded:
-        """The decision of that id, which waits no longer; an error if it does not wait."""
-        if id_ in self._waiting:
-            return self._waiting.pop(id_)
-        if not isinstance(id_, int | np.integer) or not 1 <= id_ <= self.made:
-            why = f"was never made: this client's decisions are 1 to {self.made}"
-        elif id_ in self._expired:
-            why = "has expired: its reward came too late, raise `wait` or `most_pending`"
-        elif id_ > self._forgotten:
-            why = "was rewarded already: give each reward once"
-        else:
-            why = "was rewarded already or expired, too long ago to tell which"
-        raise ValueError(f"decision {id_!r} {why}")
 
 
 def as_contexts(contexts_global: Contexts, contexts_local: Contexts) -> tuple[Matrix, Matrix]:
@@ -121,13 +65,22 @@ def as_contexts(contexts_global: Contexts, contexts_local: Contexts) -> tuple[Ma
         given = " and ".join(f"{rows} in {name}" for name, rows in counts.items()) or "none"
         raise ValueError(f"contexts need one row an action in both views, not {given}")
     (actions,) = set(counts.values())
-    x_global, x_local = (as_matrix(x, name, actions) for name, x in views.items())
+    x_global, x_local = (_canonical(as_matrix(x, name, actions)) for name, x in views.items())
     if actions == 0 or x_global.shape[1] + x_local.shape[1] == 0:
         raise ValueError(
             f"contexts of {actions} actions with {x_global.shape[1]} global and "
             f"{x_local.shape[1]} local features: give at least one action and one feature"
         )
     return x_global, x_local
+
+
+def _canonical(x: Matrix) -> Matrix:
+    """Features in rising order and each once, as messages insist."""
+    if isinstance(x, np.ndarray) or x.has_canonical_format:
+        return x
+    x = x.copy()
+    x.sum_duplicates()
+    return x
 
 
 def joint_scores(x_global: Matrix, x_local: Matrix, w_global: F32, w_local: F32) -> F64:

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from fedres.bandits.game import earn, new_offer
 from fedres.bandits.policies import Policy
-from fedres.bandits.world import World, offered, pay
+from fedres.bandits.world import CATALOGUE, CLASSES, World, offered, pay
 from fedres.core.best_pair import solve_arrow
 from fedres.core.primitives import View
 from fedres.core.sgd import Linear, One, new_models
@@ -61,7 +61,7 @@ class Environment(ABC):
     @property
     def blocks(self) -> int:
         """Models have so many times the width of their table: one, or one a class."""
-        return 1 if self.world.catalogue else self.most
+        return self.most if self.world.kind == CLASSES else 1
 
     @property
     @abstractmethod
@@ -320,7 +320,7 @@ class Catalogue(Environment):
         noise = -1.0 if self.noise == "bernoulli" else float(self.noise)
         none = np.empty(0, np.int32)
         classes = none.astype(np.int64), none.reshape(0, 0), none.reshape(0, 0), none
-        return World(True, self.actions_low, self.actions_high, self.mean, noise, *classes)
+        return World(CATALOGUE, self.actions_low, self.actions_high, self.mean, noise, *classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -465,4 +465,4 @@ class Multiclass(Environment):
         first = np.require(self.first, np.int64, ["C", "W"])
         seen, pays = (np.require(x, np.int32, ["C", "W"]) for x in (self.seen, self.pays))
         nothing = np.empty((0, 0), np.float32)
-        return World(False, classes, classes, nothing, -1.0, first, seen, pays, class_of)
+        return World(CLASSES, classes, classes, nothing, -1.0, first, seen, pays, class_of)

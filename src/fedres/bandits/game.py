@@ -1,8 +1,8 @@
 """A world and a policy as a source of samples: what `dealing` is to simulations of tables.
 
 In every round each client is offered actions, scores them with both models and chooses. The action
-chosen is the sample, its reward the label. Predictions, steps and delays are those of
-`fedres.core`, with the alignment ``arrival``.
+chosen is the sample, its reward the label. Predictions, steps, alignments and delays are those of
+`fedres.core`.
 """
 
 from typing import Any, NamedTuple

@@ -1,17 +1,26 @@
 """Logged decisions: one JSON line each, with the probabilities that make logs re-usable.
 
-    {"client": 0, "id": 3, "action": 1, "probabilities": [0.1, 0.9], "reward": 1.0,
-     "expired": false, "global": [[0.5, 1.0], [2.0, 0.0]],
-     "local": {"width": 1000, "rows": [{"17": 1.0}, {}]}}
+    {"client": "anna", "id": "anna:019e3c5f2a1b4c5d", "turn": 3, "action": 1,
+     "probabilities": "mpmZmZmZuT/NzMzMzMzsPw==", "reward": 1.0,
+     "global": {"shape": [2, 2], "f4": "AAAAPwAAgD8AAABAAAAAAA=="},
+     "local": {"shape": [2, 1000], "csr": true, "u2": "EQA="},
+     "time": 1763294400.25, "model": [1849031235934208, 12]}
 
-Contexts have a row an action: dense as lists, CSR as a width and index-to-value mappings, null
-for no features. The reward of an expired decision is the default it counted as, null if it was
+Probabilities are float64 and contexts float32, little-endian, in base64. Contexts have a row an
+action; `null` stands for no features. Where many values are zero only the others are written, with
+their places row * width + column (``u2`` or ``u4``), and no values if all are 1.
+
+Logs may be written by hand: probabilities as ``[0.1, 0.9]``, dense contexts as lists of rows,
+``[[0.5, 1.0], [2.0, 0.0]]``, sparse ones as ``{"width": 1000, "rows": [{"17": 1.0}, {}]}``.
+
+The reward of a decision that is ``"expired": true`` is the default it counted as, `null` if it was
 dropped.
 """
 
 import json
 import os
-from collections.abc import Iterator
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,7 +29,9 @@ import numpy as np
 from scipy import sparse
 
 from fedres.bandits.decisions import as_contexts
-from fedres.core.types import F32, F64, Matrix
+from fedres.core.types import F64, Matrix
+
+_as_line = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +41,7 @@ class Event:
     Attributes
     ----------
     client, id
-        Whose decision, and its number there, from 1.
+        Whose decision, and what it is known by.
     contexts_global, contexts_local
         A row an action.
     action
@@ -41,6 +52,12 @@ class Event:
         What it brought; None if that is not known.
     expired
         Whether no reward came in time.
+    turn
+        The client's own count of decisions, from 1; need not be given if that is the id.
+    time
+        When it was made, in seconds since 1970; None if that is not known.
+    model
+        The epoch and the version of the global model it was made with; None likewise.
 
     Examples
     --------
@@ -50,14 +67,23 @@ class Event:
     0.75
     """
 
-    client: int
-    id: int
+    client: int | str
+    id: int | str
     contexts_global: Matrix
     contexts_local: Matrix
     action: int
     probabilities: F64
     reward: float | None
     expired: bool = False
+    turn: int = 0
+    time: float | None = None
+    model: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.turn:
+            object.__setattr__(self, "turn", self.id)
+        if type(self.turn) is not int or self.turn < 1:
+            raise ValueError(f"its turn is {self.turn!r}, not a whole number from 1")
 
     @property
     def probability(self) -> float:
@@ -66,18 +92,23 @@ class Event:
 
     def to_json(self) -> str:
         """The event as one line."""
-        return json.dumps(
-            {
-                "client": self.client,
-                "id": self.id,
-                "action": self.action,
-                "probabilities": self.probabilities.tolist(),
-                "reward": self.reward,
-                "expired": self.expired,
-                "global": _encode(self.contexts_global),
-                "local": _encode(self.contexts_local),
-            }
-        )
+        fields = {
+            "client": self.client,
+            "id": self.id,
+            "turn": self.turn,
+            "action": self.action,
+            "probabilities": _text(self.probabilities.astype("<f8", copy=False)),
+            "reward": self.reward,
+            "global": _encode(self.contexts_global),
+            "local": _encode(self.contexts_local),
+        }
+        if self.time is not None:
+            fields["time"] = self.time
+        if self.model is not None:
+            fields["model"] = self.model
+        if self.expired:
+            fields["expired"] = True
+        return _as_line(fields)
 
     @classmethod
     def from_json(cls, line: str | bytes) -> "Event":
@@ -88,11 +119,19 @@ class Event:
             raise ValueError("it is not JSON") from None
         if not isinstance(fields, dict):
             raise ValueError("it is not a JSON object")
+        return cls.from_fields(fields)
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> "Event":
+        """Check what a line says."""
         needed = {"client", "id", "action", "probabilities", "reward", "global", "local"}
         if missing := needed - {*fields}:
             raise ValueError(f"it has no {', '.join(sorted(missing))}")
         views = as_contexts(_decode(fields["global"]), _decode(fields["local"]))
-        probabilities = np.asarray(fields["probabilities"], np.float64)
+        odds = fields["probabilities"]
+        probabilities = (
+            _numbers(odds, "f8") if isinstance(odds, str) else np.asarray(odds, np.float64)
+        )
         action, reward = fields["action"], fields["reward"]
         if probabilities.shape != (views[0].shape[0],):
             raise ValueError(
@@ -101,16 +140,27 @@ class Event:
         if not (probabilities >= 0).all() or abs(probabilities.sum() - 1) > 1e-6:
             raise ValueError(f"its probabilities are {probabilities.tolist()}, and must sum to 1")
         last = len(probabilities) - 1
-        for name, least, most in (("client", 0, np.inf), ("id", 1, np.inf), ("action", 0, last)):
-            if type(value := fields[name]) is not int or not least <= value <= most:
-                raise ValueError(f"its {name} is {value!r}, not a whole number in range")
+        if type(action) is not int or not 0 <= action <= last:
+            raise ValueError(f"its action is {action!r}, not a whole number from 0 to {last}")
+        for name in ("client", "id"):
+            if type(value := fields[name]) not in (int, str):
+                raise ValueError(f"its {name} is {value!r}, neither a whole number nor a name")
         if probabilities[action] == 0:
             raise ValueError(f"its action {action} was chosen with probability 0")
         if reward is not None and not (type(reward) in (int, float) and np.isfinite(reward)):
             raise ValueError(f"its reward is {reward!r}, neither a number nor null")
         earned = None if reward is None else float(reward)
         expired = bool(fields.get("expired", False))
-        return cls(fields["client"], fields["id"], *views, action, probabilities, earned, expired)
+        time, model = fields.get("time"), fields.get("model")
+        if time is not None and not (type(time) in (int, float) and np.isfinite(time)):
+            raise ValueError(f"its time is {time!r}, neither a number of seconds nor null")
+        if model is not None:
+            epoch, version = map(int, model)
+            model = epoch, version
+        return cls(
+            fields["client"], fields["id"], *views, action, probabilities, earned, expired,
+            fields.get("turn", 0), time, model,
+        )  # fmt: skip
 
 
 class EventLog:
@@ -128,7 +178,7 @@ class EventLog:
     ...     with EventLog(path) as log:
     ...         client = BanditClient(Softmax(), features_local=1, seed=1, log=log)
     ...         client.reward(client.choose(None, [[1.0], [2.0]]).id, 1.0)
-    ...     [(event.id, event.reward) for event in read_events(path)]
+    ...     [(event.turn, event.reward) for event in read_events(path)]
     [(1, 1.0)]
     """
 
@@ -153,16 +203,29 @@ class EventLog:
 
 
 def read_events(path: str | Path) -> Iterator[Event]:
-    """Read events one by one; a broken line is a ValueError with its number."""
+    """Read events one by one; a broken line is a ValueError with its number.
+
+    An event that was logged twice is read once: a client that was killed before it saved a
+    reward will log it again.
+    """
+    return events_in(path, Event.from_json)
+
+
+def events_in(path: str | Path, read: Callable[[bytes], Event]) -> Iterator[Event]:
+    """The events of a file of lines, each once, with a way to read a line."""
+    known = set()
     with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
             try:
-                event = Event.from_json(line)
+                event = read(line)
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+                missing = f"it has no {error}" if isinstance(error, KeyError) else str(error)
                 cut = "it is cut short, as by a writer that was killed: remove it"
-                why = str(error) if line.endswith(b"\n") else cut
+                why = missing if line.endswith(b"\n") else cut
                 raise ValueError(f"{path}, line {number} is no event: {why}") from None
-            yield event
+            if (event.client, event.id) not in known:
+                known.add((event.client, event.id))
+                yield event
 
 
 def _end_of_last_line(file: BinaryIO) -> int:
@@ -176,23 +239,64 @@ def _end_of_last_line(file: BinaryIO) -> int:
 
 
 def _encode(x: Matrix) -> Any:
-    if x.shape[1] == 0:
+    """Contexts for JSON; see the top."""
+    rows, width = x.shape
+    if width == 0:
         return None
+    fields: dict[str, Any] = {"shape": [rows, width]}
     if isinstance(x, np.ndarray):
-        return [_short(row) for row in x]
-    x = x.copy()
-    x.sum_duplicates()
-    parts = np.split(x.indices, x.indptr[1:-1]), np.split(x.data, x.indptr[1:-1])
-    rows = [
-        dict(zip(indices.tolist(), _short(values), strict=True))
-        for indices, values in zip(*parts, strict=True)
-    ]
-    return {"width": x.shape[1], "rows": rows}
+        if 3 * np.count_nonzero(x) > 2 * x.size:
+            fields["f4"] = _text(x.astype("<f4", copy=False))
+            return fields
+        places = np.flatnonzero(x)
+        values = x.ravel()[places]
+    else:
+        if not x.has_canonical_format:
+            x = x.copy()
+            x.sum_duplicates()
+        values, places = x.data, x.indices + width * np.repeat(np.arange(rows), np.diff(x.indptr))
+        fields["csr"] = True
+    fields["u2" if rows * width <= 2**16 else "u4"] = _text(
+        places.astype("<u2" if rows * width <= 2**16 else "<u4")
+    )
+    if not (values == 1).all():
+        fields["f4"] = _text(values.astype("<f4", copy=False))
+    return fields
+
+
+def _text(values: Any) -> str:
+    return b2a_base64(values.tobytes(), newline=False).decode()
+
+
+def _numbers(text: str, kind: str) -> Any:
+    try:
+        return np.frombuffer(a2b_base64(text), f"<{kind}").astype(kind)
+    except ValueError:
+        raise ValueError(f"it has {text[:20]!r} where numbers ({kind}) in base64 belong") from None
+
+
+def _decode_packed(fields: dict[str, Any]) -> Any:
+    rows, width = fields["shape"]
+    kind = next((kind for kind in ("u2", "u4") if kind in fields), None)
+    if kind is None:
+        return _numbers(fields["f4"], "f4").reshape(rows, width)
+    places = _numbers(fields[kind], kind).astype(np.int64)
+    values = _numbers(fields["f4"], "f4") if "f4" in fields else np.ones(len(places), np.float32)
+    if len(places) and not places.max() < rows * width:
+        raise ValueError(f"it has features beyond its shape of {rows} by {width}")
+    if "csr" in fields:
+        at = places // width, places % width
+        return sparse.csr_array((values, at), shape=(rows, width))
+    x = np.zeros((rows, width), np.float32)
+    x.ravel()[places] = values
+    return x
 
 
 def _decode(part: Any) -> Any:
     if not isinstance(part, dict):
         return part
+    if "shape" in part:
+        return _decode_packed(part)
     if not {"width", "rows"} <= {*part}:
         raise ValueError("it has sparse contexts with no width or no rows")
     rows = [{int(index): value for index, value in row.items()} for row in part["rows"]]
@@ -207,8 +311,3 @@ def _decode(part: Any) -> Any:
         ),
         shape=(len(rows), part["width"]),
     )
-
-
-def _short(values: F32) -> list[float]:
-    # The shortest decimals that give the same float32: half the length of those of a float64.
-    return [float(text) for text in values.astype(str)]

@@ -15,10 +15,10 @@ from fedres.core import clock
 from fedres.core.delays import Delay, Lag, as_delay
 from fedres.core.rule import Rule
 from fedres.core.schedule import never, plan
-from fedres.core.sgd import Linear, Many, Play, new_flight
+from fedres.core.sgd import Alignment, Linear, Many, Play, new_flight
 from fedres.core.steps import Adaptive, Step
 from fedres.core.types import F32, F64, I32
-from fedres.simulation.settings import Method, SgdOptions, at_least_1, choose
+from fedres.simulation.settings import Method, SgdOptions, at_least_1, check_radius, choose
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +75,8 @@ def simulate_bandit(
     local_step: Step | None = None,
     constant: bool = False,
     learn_from: Literal["all", "exploration"] = "all",
+    alignment: Alignment = "arrival",
+    radius: float | None = None,
     seed: int = 0,
     keep_decisions: bool = False,
     compiled: bool = True,
@@ -107,6 +109,8 @@ def simulate_bandit(
         which of them is best.
     learn_from
         ``all`` decisions, or those of pure ``exploration`` alone, as in the paper.
+    alignment, radius
+        As in `simulate`; see `paper_bandit` for the paper's.
     seed
         Decides everything that is random. Decisions are the same for all methods and policies.
     keep_decisions
@@ -138,7 +142,8 @@ def simulate_bandit(
         raise ValueError(f"seed must be a number from 0 to 2^63 - 1, not {seed}")
     if local_step is None or method != "fedres":  # elsewhere there is only one kind of model
         local_step = step
-    SgdOptions(step, local_step)  # which checks them
+    SgdOptions(step, local_step, alignment)  # which checks them
+    check_radius(radius)
     clients = environment.clients
     xg, xl = environment.views(method)
     connected = bool(xg.width[0])  # else there is no server and nothing to wait for
@@ -147,12 +152,14 @@ def simulate_bandit(
         rounds,
         1,
         as_delay(delay) if connected else Delay(),
+        waits=connected and alignment in ("aligned", "late"),
         frozen=not step.adaptive,
         label_delay=reward_delay,
         seed=seed,
     )
     times = layout.times if connected else layout.times._replace(due_server=never(rounds))
-    rule, own_rule = Rule(step), Rule(local_step)
+    rule = Rule(step, alignment=alignment if connected else "arrival", radius=radius)
+    own_rule = Rule(local_step)
     global_ = environment.side(xg, 1, constant, step.eta, rule.reach, times.history)
     local = environment.side(xl, clients, constant, local_step.eta, own_rule.reach)
     # Messages without a sample are decisions that are not learned from.

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedres.bandits.by_name import SYNTHETIC, Maker, choose_policies, environments
 from fedres.bandits.policies import Policy
+from fedres.bandits.replay import Replay
 from fedres.bandits.simulator import BanditRun, simulate_bandit
 from fedres.core.steps import Adaptive
 from fedres.core.types import F64, I64
@@ -54,7 +55,8 @@ class Curves(NamedTuple):
 class Outcome:
     """One policy with one method."""
 
-    steps: Steps  # those that earned most on the tuning seeds
+    steps: Steps  # those that earned most on the tuning seeds,
+    tuned: float  # and what they earned there
     rewards: F64  # (seeds, checkpoints): averages so far
     regrets: F64
     by_clients: F64  # (seeds, points): average regret of whole runs
@@ -87,11 +89,12 @@ class Study:
     points_clients: tuple[int, ...]
     points_delay: tuple[int, ...]
     outcomes: dict[Cell, Outcome]
+    offers: int | None = None  # of a table of one's own: how many of a client's rows
 
     @property
     def realizable(self) -> bool:
         """Whether the models can be exactly right."""
-        return self.data == SYNTHETIC
+        return self.data == SYNTHETIC and self.offers is None
 
     def gain_over(self, policy: str, method: Method) -> Interval:
         """Average reward of FedRes less that of another method, paired by seed."""
@@ -108,8 +111,8 @@ class Study:
         return interval(slopes)
 
     def best_policy(self) -> str:
-        """The one that earns FedRes most."""
-        return max(self.policies, key=lambda name: self.outcomes[name, "fedres"].reward.mean())
+        """The one that earned FedRes most on the tuning seeds, which are not reported."""
+        return max(self.policies, key=lambda name: self.outcomes[name, "fedres"].tuned)
 
     def verdict(self) -> str:
         """One sentence: does personal + shared earn more than only personal and only shared?"""
@@ -121,7 +124,7 @@ class Study:
             parts.append(f"{relation} {method} ({gain:+.3f} a decision)")
         return (
             f"On {self.data}, FedRes {' and '.join(parts)}, all with {policy}, the policy that "
-            "earns FedRes most."
+            "earned FedRes most on other seeds."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -147,6 +150,7 @@ class Study:
                     "regret_exponent": or_none(self.exponent(policy, method).mean),
                     "regret_by_clients": outcome.by_clients.mean(axis=0).tolist(),
                     "regret_by_delay": outcome.by_delay.mean(axis=0).tolist(),
+                    "reward_on_tuning_seeds": outcome.tuned,
                     **outcome.steps._asdict(),
                 }
                 for (policy, method), outcome in self.outcomes.items()
@@ -155,7 +159,7 @@ class Study:
 
 
 def study(
-    data: str = "digits",
+    data: str | tuple[str, Replay] = "digits",
     policies: Sequence[str] = ("epsilon-greedy", "squarecb", "softmax"),
     *,
     clients: int = 50,
@@ -171,8 +175,9 @@ def study(
     """Run policies with all three methods on the same decisions, one environment a seed.
 
     Every policy and method takes the step sizes of a grid that earn most on two other seeds. Data
-    are those of `environments`, policies those of `choose_policies`; clients, delays and rounds
-    are as in `simulate_bandit`. There are at most five seeds for regret against P and delay.
+    are those of `environments`, or a name and a `Replay`, of whose clients each seed draws some;
+    policies are those of `choose_policies`; clients, delays and rounds are as in
+    `simulate_bandit`. There are at most five seeds for regret against P and delay.
 
     Examples
     --------
@@ -181,7 +186,12 @@ def study(
     On synthetic, FedRes
     """
     at_least_1(rounds=rounds, seeds=seeds, clients=clients)
-    make = environments(data, differ)
+    own = None
+    if isinstance(data, str):
+        make: Maker = environments(data, differ)
+    else:
+        data, own = data
+        make, clients = own.some, min(clients, own.clients)
     with working("loading compiled code (the first time, compiling it)", progress):
         first = make(clients, 0)
         chosen = choose_policies(policies, explore_every, rounds, clients, first.most)
@@ -190,9 +200,10 @@ def study(
     cells = list(product(chosen, SGD_METHODS))
     play = partial(simulate_bandit, reward_delay=reward_delay, rounds=rounds)
     bars = (f"{what} on {data}" if progress else None for what in ("tuning", "deciding"))
-    steps = _tune(make, chosen, cells, clients, partial(play, delay=delay), n_jobs, next(bars))
+    tuned = _tune(make, chosen, cells, clients, partial(play, delay=delay), n_jobs, next(bars))
 
-    points_clients = tuple(sorted({*CLIENTS, clients}))
+    most = np.inf if own is None else own.clients
+    points_clients = tuple(sorted({clients} | {point for point in CLIENTS if point <= most}))
     points_delay = tuple(sorted({delay} | {point for point in DELAYS if point < rounds}))
     checkpoints = np.unique(np.geomspace(1, rounds, 60).round().astype(np.int64))
 
@@ -200,7 +211,7 @@ def study(
         environment = make(count, seed)
 
         def curves(late: int, cell: Cell) -> Curves:
-            policy, options = chosen[cell[0]], steps[cell].options()
+            policy, options = chosen[cell[0]], tuned[cell][0].options()
             run = play(environment, policy, cell[1], delay=late, seed=seed, **options)
             totals = (run.reward_by_round.cumsum(), run.regret_by_round.cumsum())
             return Curves(*(total[checkpoints - 1] / checkpoints for total in totals))
@@ -224,11 +235,12 @@ def study(
 
         by_clients = last([(p, delay) for p in points_clients])
         by_delay = last([(clients, late) for late in points_delay])
-        return Outcome(steps[cell], rewards, regrets, by_clients, by_delay)
+        return Outcome(*tuned[cell], rewards, regrets, by_clients, by_delay)
 
     return Study(
         data, differ, chosen, clients, delay, reward_delay, rounds, seeds, checkpoints,
         points_clients, points_delay, {cell: outcome(cell) for cell in cells},
+        None if own is None else own.offers,
     )  # fmt: skip
 
 
@@ -240,8 +252,8 @@ def _tune(
     play: Callable[..., BanditRun],
     n_jobs: int | None,
     progress: str | None,
-) -> dict[Cell, Steps]:
-    """The step sizes that earn most, for every policy and method."""
+) -> dict[Cell, tuple[Steps, float]]:
+    """The step sizes that earn most, for every policy and method, and what they earn."""
     worlds = [make(clients, seed) for seed in TUNING_SEEDS]
     grids = {
         method: [Steps(*pair) for pair in product(ETAS, LOCAL_ETAS)]
@@ -260,4 +272,5 @@ def _tune(
 
     found = run_all([partial(earn, *job) for job in jobs], n_jobs, progress)
     earned = dict(zip(jobs, found, strict=True))
-    return {cell: max(grids[cell[1]], key=lambda one: earned[cell, one]) for cell in cells}
+    best = {cell: max(grids[cell[1]], key=lambda one: earned[cell, one]) for cell in cells}
+    return {cell: (steps, earned[cell, steps]) for cell, steps in best.items()}

@@ -18,15 +18,18 @@ from fedres.core.types import F32, F64, I32, I64
 REWARD, EXPLORE, ACTION, COUNT, ITEM = range(3, 8)
 
 
-class World(NamedTuple):
-    """What is offered, and what it pays: a catalogue of items, or rows sorted by class."""
+CLASSES, CATALOGUE, REPLAY = range(3)
 
-    catalogue: bool
+
+class World(NamedTuple):
+    """What is offered, and what it pays: classes, a catalogue of items, or clients' own rows."""
+
+    kind: int
     low: int  # actions offered, low to high
     high: int
-    mean: F32  # of a catalogue: the expected reward, (clients, items)
+    mean: F32  # of a catalogue: the expected reward, (clients, items); of a replay: (1, rows)
     noise: float  # half the width of the noise around it; negative: rewards are 0 or 1
-    first: I64  # of classes: the first row of each, and the number of rows
+    first: I64  # the first row of each class, or of each client of a replay, and how many there are
     seen: I32  # (clients, c): which classes a client sees
     pays: I32  # (clients, classes): the action that is right
     class_of: I32  # of every row
@@ -55,18 +58,22 @@ def drawn(key: np.uint64, purpose: int) -> float:
 
 def offer(world: World, i: int, key: np.uint64, row: I32, block: I32) -> int:
     """Fill in the actions of one decision; returns how many there are."""
-    if world.catalogue:
+    if world.kind != CLASSES:
         count = world.low + int(drawn(key, COUNT) * (world.high - world.low + 1))
-        items = world.mean.shape[1]
+        items, begin = world.mean.shape[1], 0
+        if world.kind == REPLAY:
+            begin = world.first[U(i)]
+            items = world.first[U(i + 1)] - begin
+            count = min(count, items)
         # Floyd's way to draw without replacement.
         for a in range(count):
             last = items - count + a
             item = int(drawn(key, ITEM + a) * (last + 1))
             for b in range(a):
-                if row[U(b)] == item:
+                if row[U(b)] == begin + item:
                     item = last
                     break
-            row[U(a)] = item
+            row[U(a)] = begin + item
             block[U(a)] = 0
         return count
     c = world.seen[U(i), U(drawn(key, COUNT) * world.seen.shape[1])]
@@ -80,8 +87,8 @@ def offer(world: World, i: int, key: np.uint64, row: I32, block: I32) -> int:
 
 def expected(world: World, i: int, row: int, block: int) -> float:
     """The expected reward of an action."""
-    if world.catalogue:
-        return np.float64(world.mean[U(i), U(row)])
+    if world.kind != CLASSES:
+        return np.float64(world.mean[U(i if world.kind == CATALOGUE else 0), U(row)])
     return np.float64(world.pays[U(i), U(world.class_of[U(row)])] == block)
 
 
@@ -103,6 +110,13 @@ def pay(world: World, seed: int, i: int, n: int, row: int, block: int) -> np.flo
     return paid(world, expected(world, i, row, block), key_of(seed, i, n))
 
 
+def clients_of(world: World) -> int:
+    """P."""
+    if world.kind == REPLAY:
+        return len(world.first) - 1
+    return len(world.mean) if world.kind == CATALOGUE else len(world.seen)
+
+
 def best_by_round(world: World, right: F32, seed: int, row: I32, block: I32, out: F64) -> None:
     """Expected rewards of the best pair of models, summed over clients.
 
@@ -110,12 +124,12 @@ def best_by_round(world: World, right: F32, seed: int, row: I32, block: I32, out
     `row` and `block` are scratch.
     """
     for n in range(len(out)):
-        for i in range(world.mean.shape[0] if world.catalogue else world.seen.shape[0]):
+        for i in range(clients_of(world)):
             count = offer(world, i, key_of(seed, i, n), row, block)
-            if world.catalogue:
-                best = np.float32(-np.inf)
+            if world.kind != CLASSES:
+                best = -np.inf
                 for a in range(count):
-                    best = max(best, world.mean[U(i), U(row[U(a)])])
+                    best = max(best, expected(world, i, row[U(a)], 0))
                 out[n] += best
             else:
                 out[n] += right[U(i), U(row[0])]

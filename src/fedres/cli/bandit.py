@@ -1,17 +1,28 @@
 """`fedres bandit`."""
 
 import json as json_
+from collections.abc import Container
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from fedres.cli import table_options as shared
 
 if TYPE_CHECKING:
     from fedres.bandits.policies import Policy
     from fedres.simulation.intervals import Interval
 
 
+# The options of each way to use the command.
+EVALUATE = {"log", "evaluate", "policy", "json"}
+WRITE_LOG = {"write_log", "data", "clients", "rounds", "permute"}
+TABLE = {"client", "action", "reward", "offers", "categorical", "local", "global_", "ignore"}
+PANEL = shared.PANEL
+
+
 def bandit(
+    context: typer.Context,
     data: Annotated[str, typer.Option(help="A data set by name, or synthetic.")] = "digits",
     policy: Annotated[
         str, typer.Option(help="Of epsilon-greedy, squarecb, softmax, greedy; with commas.")
@@ -28,6 +39,32 @@ def bandit(
         str | None,
         typer.Option(help="epsilon-greedy explores once in so many rounds, or theory (Theorem 3)."),
     ] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(help="A table of your own instead of --data.", rich_help_panel=PANEL),
+    ] = None,
+    client: Annotated[str | None, shared.CLIENT] = None,
+    action: Annotated[
+        str | None,
+        typer.Option(help="Column that names what was shown, rated, ...", rich_help_panel=PANEL),
+    ] = None,
+    reward: Annotated[
+        str | None,
+        typer.Option(
+            help="Column that says what it brought, or a condition such as 'rating>=4'.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
+    offers: Annotated[
+        int,
+        typer.Option(
+            help="How many of a client's own rows a decision offers.", rich_help_panel=PANEL
+        ),
+    ] = 10,
+    categorical: Annotated[str | None, shared.CATEGORICAL] = None,
+    local: Annotated[str | None, shared.LOCAL] = None,
+    global_: Annotated[str | None, shared.GLOBAL] = None,
+    ignore: Annotated[str | None, shared.IGNORE] = None,
     report: Annotated[
         Path | None, typer.Option(help="Write the report here (default: bandit.html).")
     ] = None,
@@ -45,6 +82,9 @@ def bandit(
 
     Example: fedres bandit --data letter --policy squarecb,greedy --report letter.html
 
+    Your own: fedres bandit --table ratings.csv --client user_id --action item_id
+    --reward 'rating>=4' --ignore timestamp
+
     Offline: fedres bandit --data synthetic --write-log events.jsonl, then
     fedres bandit --log events.jsonl --evaluate
     """
@@ -54,9 +94,13 @@ def bandit(
     if (log is not None) != evaluate:
         raise ValueError("--log and --evaluate go together: give both, or none to simulate")
     if log is not None:
+        others = {*context.params} - EVALUATE
+        _refuse_given(context, others, "--evaluate takes what it needs from --log: leave {} out")
         _evaluate(log, choose_policies(names), json)
         return
     if write_log is not None:
+        others = {*context.params} - WRITE_LOG
+        _refuse_given(context, others, "--write-log only writes a log: leave {} out")
         _write_log(data, clients, rounds, permute, write_log)
         return
     if report is None and not json:
@@ -66,8 +110,18 @@ def bandit(
 
     from fedres.bandits.study import study
 
+    source: Any = data
+    again = None
+    if table is not None:
+        from fedres.cli.replay_table import ReplayColumns
+
+        _refuse_given(context, {"data", "permute"}, "--table is a world of its own: leave {} out")
+        columns = ReplayColumns(table, client, action, reward, categorical, local, global_, ignore)
+        source, again = (table.name, columns.world(offers, json)), columns.as_options(offers)
+    else:
+        _refuse_given(context, TABLE, "{} is for --table: give that, too")
     result = study(
-        data,
+        source,
         names,
         clients=clients,
         delay=delay,
@@ -86,9 +140,22 @@ def bandit(
     else:
         print_study(result)
     if report is not None:
-        write_study(result, report)
+        write_study(result, report, again)
         if not json:
             print(f"Report: {report.resolve()}")
+
+
+def _refuse_given(context: typer.Context, names: Container[str], why: str) -> None:
+    """An option that would be passed over is an error."""
+    given = [
+        f"--{name.rstrip('_').replace('_', '-')}"
+        for name in context.params
+        if name in names
+        and (source := context.get_parameter_source(name))
+        and source.name != "DEFAULT"
+    ]
+    if given:
+        raise ValueError(why.format(", ".join(given)))
 
 
 def _evaluate(log: Path, policies: "dict[str, Policy]", json: bool) -> None:
@@ -114,13 +181,16 @@ def _evaluate(log: Path, policies: "dict[str, Policy]", json: bool) -> None:
         print_evaluations(log, found)
         return
     first = found[cells[0]]
-    facts = {"log": str(log), "events": first.events, "left_out": first.left_out}
+    counts = {name: getattr(first, name) for name in ("events", "left_out", "clients")}
+    facts = {"log": str(log), **counts}
     results = [
         {
             "policy": name,
             "method": method,
             **{kind: _plain(getattr(result, kind)) for kind in ("ips", "snips", "dr")},
             "effective": result.effective,
+            "mean_weight": result.mean_weight,
+            "refusal": result.refusal,
         }
         for (name, method), result in found.items()
     ]
@@ -130,7 +200,7 @@ def _evaluate(log: Path, policies: "dict[str, Policy]", json: bool) -> None:
 def _plain(value: "Interval") -> dict[str, float | None]:
     from fedres.simulation.intervals import or_none
 
-    return {"mean": value.mean, "half": or_none(value.half)}
+    return {"mean": or_none(value.mean), "half": or_none(value.half)}
 
 
 def _write_log(data: str, clients: int, rounds: int, differ: bool, path: Path) -> None:

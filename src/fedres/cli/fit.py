@@ -1,5 +1,8 @@
 """`fedres fit`."""
 
+from contextlib import suppress
+from ctypes import CDLL
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,6 +11,7 @@ import typer
 from fedres.cli import table_options as shared
 
 AUTO = "auto"
+MMAP_THRESHOLD = -3  # of glibc's malloc.h
 
 
 def fit(
@@ -41,6 +45,7 @@ def fit(
     from fedres.tables.judging import TRAINED, compare_on_table
     from fedres.tables.storage import refuse_foreign
 
+    _give_back_large_arrays()
     choose("method", method, (AUTO, *TRAINED))
     refuse_foreign(out)
     if report is not None:
@@ -51,6 +56,8 @@ def fit(
     with shared.quiet():
         readings = shared.how_columns_are_read(rows, model, json)
         found = compare_on_table(rows, model=model, seed=seed, progress=True)
+    if report is None:
+        found = replace(found, model=None)  # which makes room
     saved: Any = found.recommended if method == AUTO else method
     with working("training on all rows"), shared.quiet():
         # What is saved is what was judged: the same choices, and more rows.
@@ -69,3 +76,13 @@ def fit(
         "shared_because": shared.shared_because(found, saved),
     }
     shared.show(found, table, report, json, readings, summary)
+
+
+def _give_back_large_arrays() -> None:
+    """Let arrays that are freed go back to the system, and not wait between others for new ones.
+
+    Left to itself glibc raises this threshold to the size of what is freed, up to 32 MB: then a
+    table of a million rows takes 1.1 GB and not 0.9.
+    """
+    with suppress(OSError, AttributeError, TypeError):
+        CDLL(None).mallopt(MMAP_THRESHOLD, 2**20)

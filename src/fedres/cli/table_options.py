@@ -38,9 +38,7 @@ TASK = typer.Option(
     rich_help_panel=PANEL,
 )
 IGNORE = typer.Option(help="Columns to leave out.", rich_help_panel=PANEL)
-SOLVER = typer.Option(
-    help="How models are found: bayes (default), sgd or erm.", rich_help_panel=PANEL
-)
+SOLVER = typer.Option(help="How models are found: bayes (default) or sgd.", rich_help_panel=PANEL)
 SHARED = typer.Option(
     "--shared",
     help="Shared model: linear, trees, or auto for what is better on rows left out of training.",

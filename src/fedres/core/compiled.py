@@ -210,9 +210,14 @@ def _dot(_: Any, x: Any, a: Any, w: Any, b: Any, n: Any, more: Any) -> Any:  # n
         sums = [lanes.variable(width) for width in widths]
 
         def add(place: Any, width: int) -> None:
-            products = builder.fmul(lanes.load(left, place, width), lanes.load(right, place, width))
             total = sums[widths.index(width)]
-            builder.store(builder.fadd(builder.load(total), products), total)
+            products = builder.fmul(lanes.load(left, place, width), lanes.load(right, place, width))
+            begun = builder.icmp_signed("!=", place, ir.Constant(lanes.long, 0))
+            with builder.if_else(begun) as (later, first):
+                with later:
+                    builder.store(builder.fadd(builder.load(total), products), total)
+                with first:
+                    builder.store(products, total)
 
         def halve(k: int) -> None:
             builder.store(lanes.halved(builder.load(sums[k])), sums[k + 1])
@@ -231,9 +236,10 @@ def _dot(_: Any, x: Any, a: Any, w: Any, b: Any, n: Any, more: Any) -> Any:  # n
     return types.float32(x, types.int64, w, types.int64, types.int64, types.float32), generate
 
 
-def _adapted(builder: Any, w: Any, g: Any, gradient: Any, weight: Any, rate: Any) -> Any:
-    """G += weight g^2; w -= rate g / sqrt(G): of one number, or of a vector of them."""
-    g = builder.fadd(g, builder.fmul(weight, builder.fmul(gradient, gradient)))
+def _adapted(builder: Any, w: Any, g: Any, x: Any, slope: Any, weight: Any, rate: Any) -> Any:
+    """The adaptive step along slope * x: of one number, or of a vector of them."""
+    gradient, weighted = builder.fmul(slope, x), builder.fmul(slope, builder.fmul(weight, x))
+    g = builder.fadd(g, builder.fmul(gradient, weighted))
     kind = "f32" if isinstance(g.type, ir.FloatType) else f"v{g.type.count}f32"
     function = ir.FunctionType(g.type, [g.type])
     square_root = cgutils.get_or_insert_function(builder.module, function, f"llvm.sqrt.{kind}")
@@ -242,8 +248,8 @@ def _adapted(builder: Any, w: Any, g: Any, gradient: Any, weight: Any, rate: Any
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _adapt(_, w, at, g, to, gradient, weight, rate) -> Any:  # type: ignore[no-untyped-def]  # noqa: ARG001
-    """The adaptive step of one weight."""
+def _adapt(_, w, at, g, to, x, slope, weight, rate) -> Any:  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """The adaptive step of one weight along slope * x."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         w, at, g, to, *numbers = arguments
@@ -255,7 +261,7 @@ def _adapt(_, w, at, g, to, gradient, weight, rate) -> Any:  # type: ignore[no-u
         return context.get_dummy_value()
 
     single, long = types.float32, types.int64
-    return types.void(w, long, g, long, single, single, single), generate
+    return types.void(w, long, g, long, single, single, single, single), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -270,10 +276,8 @@ def _adapt_all(_, w, at, g, to, x, a, n, slope, weight, rate) -> Any:  # type: i
         values = lanes.begin(signature.args[4], x, a)
 
         def adapt(place: Any, width: int) -> None:
-            slope, weight, rate = (lanes.everywhere(number, width) for number in numbers)
-            gradient = builder.fmul(slope, lanes.load(values, place, width))
-            old = lanes.load(weights, place, width), lanes.load(squares, place, width)
-            new = _adapted(builder, *old, gradient, weight, rate)
+            old = (lanes.load(start, place, width) for start in (weights, squares, values))
+            new = _adapted(builder, *old, *(lanes.everywhere(number, width) for number in numbers))
             for vector, start in zip(new, (weights, squares), strict=True):
                 builder.store(vector, lanes.at(start, place, width), align=4)
 
@@ -297,11 +301,14 @@ def _predict_row(models, m, view, i, row, block):  # type: ignore[no-untyped-def
     e, last, v = U(view.indptr[U(row)]), U(view.indptr[U(row + 1)]), U(at)
     # Four lanes by hand: vectors would only gather.
     a = b = c = d = np.float32(0)
+    begun = False
     while e + U(4) <= last:
-        a += values[e] * w[v + U(indices[e])]
-        b += values[e + U(1)] * w[v + U(indices[e + U(1)])]
-        c += values[e + U(2)] * w[v + U(indices[e + U(2)])]
-        d += values[e + U(3)] * w[v + U(indices[e + U(3)])]
+        p = values[e] * w[v + U(indices[e])]
+        q = values[e + U(1)] * w[v + U(indices[e + U(1)])]
+        r = values[e + U(2)] * w[v + U(indices[e + U(2)])]
+        s = values[e + U(3)] * w[v + U(indices[e + U(3)])]
+        a, b, c, d = (a + p, b + q, c + r, d + s) if begun else (p, q, r, s)
+        begun = True
         e += U(4)
     if e < last:
         a += values[e] * w[v + U(indices[e])]
@@ -334,12 +341,11 @@ def _adapt_row(models, m, view, i, row, block, slope, weight, eta):  # type: ign
     if view.sparse:
         for e in range(U(view.indptr[U(row)]), U(view.indptr[U(row + 1)])):
             j = view.indices[e]
-            _adapt(w, v + j, g, s + j, slope * view.values[e], weight, rate)
+            _adapt(w, v + j, g, s + j, view.values[e], slope, weight, rate)
     else:
         x = view.start[U(i)] + row * width
         _adapt_all(w, v, g, s, view.values, x, width, slope, weight, rate)
-    gradient = slope * models.constant[U(m)]
-    _adapt(w, start + last, g, begin + last, gradient, weight, rate)
+    _adapt(w, start + last, g, begin + last, models.constant[U(m)], slope, weight, rate)
 
 
 @_instead_of(primitives.adapt_mean)
@@ -353,13 +359,13 @@ def _adapt_mean(models, m, view, i, rows, first, last, weight, eta, sums):  # ty
             for e in range(U(view.indptr[U(row)]), U(view.indptr[U(row + 1)])):
                 # A column met a second time finds its sum spent, and rests.
                 j = view.indices[e]
-                _adapt(w, v + j, g, s + j, share * sums[U(j)], weight, rate)
+                _adapt(w, v + j, g, s + j, sums[U(j)], share, weight, rate)
                 sums[U(j)] = np.float32(0)
     else:
         _adapt_all(w, v, g, s, sums, 0, width, share, weight, rate)
         for j in range(U(width)):
             sums[j] = np.float32(0)
-    _adapt(w, v + end, g, s + end, share * sums[bias], weight, rate)
+    _adapt(w, v + end, g, s + end, sums[bias], share, weight, rate)
     sums[bias] = np.float32(0)
 
 

@@ -1,4 +1,12 @@
-"""How late messages are, in rounds."""
+"""How late messages are, in rounds.
+
+With `G_t` the global model after the server's work in round t, client i predicts in round t with
+`G_{t-1-beta_i}`, and what it sends in round t the server uses at the end of round t + alpha_i. The
+paper writes `w^g_{t-beta_i}` for the model of round t: its beta is ours + 1. With its own indices,
+no delay at all (alpha = beta = 0) would be circular, since w^g_t is made by gradients at w^g_t;
+here it is plain predict-then-learn. So a round trip of tau here is one of tau + 1 in the paper's
+algorithms and bounds.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +41,8 @@ class Delay:
     up
         alpha: from a client to the server. A number, one a client, or `Uniform(low, high)`.
     down
-        beta: from the server to a client, likewise.
+        beta: from the server to a client, likewise. 0 means that a round sees the model that the
+        round before left; the paper's beta is this one + 1.
 
     Examples
     --------

@@ -1,10 +1,12 @@
-"""exp, log(1 + x) and powers in additions, multiplications and divisions alone.
+"""exp, log, log(1 + x) and powers in additions, multiplications and divisions alone.
 
 Libraries compute these differently from one CPU to the next, and a last bit that differs can
-become a whole step of a model. Each works on a number or an array, compiled or not, and gives the
-same bits everywhere; the error is at most a few units in the last place of a double.
+become a whole step of a model. Each works on a number, compiled or not (exp and log1p on arrays
+too), and gives the same bits everywhere; the error is at most a few units in the last place of a
+double.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ EXP_SERIES = (
     2.7557319223985893e-06, 2.48015873015873e-05, 0.0001984126984126984, 0.001388888888888889,
     0.008333333333333333, 0.041666666666666664, 0.16666666666666666, 0.5, 1.0, 1.0,
 )  # fmt: skip
+SHORT_EXP_SERIES = EXP_SERIES[2:]
 ATANH_SERIES = (
     0.02857142857142857, 0.030303030303030304, 0.03225806451612903, 0.034482758620689655,
     0.037037037037037035, 0.04, 0.043478260869565216, 0.047619047619047616, 0.05263157894736842,
@@ -54,6 +57,17 @@ def exp(x: Any) -> Any:
     return polynomial(EXP_SERIES, rest) * TWO_TO[np.int32(turns) + 1022]
 
 
+def exp_of_small(x: Any) -> Any:
+    """The exponential of numbers from -1 to 1, to eight digits.
+
+    Examples
+    --------
+    >>> round(float(exp_of_small(1.0)), 8)
+    2.71828183
+    """
+    return polynomial(SHORT_EXP_SERIES, np.float64(1.0) * x)
+
+
 def log1p(x: Any) -> Any:
     """log(1 + x) for x from 0 to 1.
 
@@ -66,6 +80,23 @@ def log1p(x: Any) -> Any:
     return 2.0 * (part * polynomial(ATANH_SERIES, part * part))
 
 
+def log(x: float) -> float:
+    """The natural logarithm of a positive number.
+
+    Examples
+    --------
+    >>> round(float(log(10.0)), 12)
+    2.302585092994
+    """
+    part, exponent = math.frexp(x)
+    if part < 0.7071067811865476:
+        part, exponent = 2.0 * part, exponent - 1
+    part = (part - 1.0) / (part + 1.0)
+    near = 2.0 * (part * polynomial(ATANH_SERIES, part * part))
+    found: float = exponent * LN2_HIGH + (exponent * LN2_LOW + near)
+    return found
+
+
 def power(base: int, exponent: float) -> float:
     """A whole number from 1 up, to some power.
 
@@ -74,9 +105,5 @@ def power(base: int, exponent: float) -> float:
     >>> round(float(power(9, 0.5)), 12)
     3.0
     """
-    halved, halvings = np.float64(base), 0
-    while halved >= 2.0:
-        halved, halvings = halved * 0.5, halvings + 1
-    log = (LN2_HIGH + LN2_LOW) * halvings + log1p(halved - 1.0)
-    raised: float = exp(exponent * log)
+    raised: float = exp(exponent * log(base))
     return raised

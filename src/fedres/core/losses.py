@@ -16,7 +16,7 @@ from fedres.core.elementary import exp, log1p
 from fedres.core.source import apart
 from fedres.core.types import F32
 
-_SQUARED, _LOGISTIC = 0, 1
+SQUARED_NUMBER, _LOGISTIC = 0, 1
 
 
 def squared(prediction: Any, y: Any) -> Any:
@@ -44,14 +44,14 @@ def logistic_slope(prediction: Any, y: Any) -> Any:
 
 def slope(loss: int, prediction: np.float32, y: np.float32) -> np.float32:
     """The derivative of the loss of that number."""
-    if loss == _SQUARED:
+    if loss == SQUARED_NUMBER:
         return squared_slope(prediction, y)  # type: ignore[no-any-return]
     return np.float32(logistic_slope(prediction, y))
 
 
 def value(loss: int, prediction: np.float32, y: np.float32) -> np.float32:
     """The loss of that number."""
-    if loss == _SQUARED:
+    if loss == SQUARED_NUMBER:
         return squared(prediction, y)  # type: ignore[no-any-return]
     return np.float32(logistic(prediction, y))
 
@@ -104,7 +104,7 @@ def _either(labels: tuple[float, ...]) -> str:
     return " or ".join(f"{label:g}" for label in labels)
 
 
-SQUARED = Loss("squared", _SQUARED, squared, squared_slope, None, (0.0, 0.0), None)
+SQUARED = Loss("squared", SQUARED_NUMBER, squared, squared_slope, None, (0.0, 0.0), None)
 LOGISTIC = Loss(
     "logistic", _LOGISTIC, logistic, logistic_slope, (-1.0, 1.0), (-50.0, 50.0), (-4.0, 4.0)
 )

@@ -9,12 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedres.core.quantising import cell_of, middle_of
-from fedres.core.types import F32, F64, Matrix
+from fedres.core.receipts import Ticket
+from fedres.core.types import F32, Matrix
 
 SCHEMA = 1
 _UPLOAD = struct.Struct("<BBHIII")  # schema, bits (+ 128: sparse), rows, client, round, version
-_MODEL = struct.Struct("<BBHIff")  # schema, unused, uploads used, version, low, high
+_MODEL = struct.Struct("<BBHIff")  # schema, whether lives count, uploads used, version, low, high
 _SPARSE = 128
+_TICKET = struct.Struct("<QQQ")  # after the head of an upload that has one,
+_HAS_TICKET = 64  # whose bits say so
+_EPOCH = struct.Struct("<Q")  # after the head of a model of a server with several lives
 
 Count = Any  # an int or an array of them
 
@@ -53,6 +57,8 @@ class Upload:
         Bits a residual: 1 to 8, 16, 32, or 0 where there is no local model.
     span
         Range that residuals of fewer than 32 bits cover; agreed beforehand, not sent.
+    ticket
+        By which the server knows an upload that comes again; None where nobody keeps count.
 
     Examples
     --------
@@ -71,6 +77,7 @@ class Upload:
     y: F32
     bits: int = 32
     span: tuple[float, float] = (-1.0, 1.0)
+    ticket: Ticket | None = None
 
     def pack(self) -> bytes:
         """The message as bytes."""
@@ -81,8 +88,9 @@ class Upload:
             )
         x = self.x_global
         dense = isinstance(x, np.ndarray)
-        flags = self.bits if dense else self.bits | _SPARSE
+        flags = self.bits | (0 if dense else _SPARSE) | (_HAS_TICKET if self.ticket else 0)
         head = _UPLOAD.pack(SCHEMA, flags, len(self.y), self.client, self.round, self.version)
+        head += _TICKET.pack(*self.ticket) if self.ticket else b""
         features = (
             [x.astype("<f4")]
             if isinstance(x, np.ndarray)
@@ -98,12 +106,13 @@ class Upload:
             raise MessageError(f"an upload has at least {_UPLOAD.size} bytes, this one {len(data)}")
         schema, flags, rows, client, round_, version = _UPLOAD.unpack_from(data)
         _check_schema(schema)
-        bits = flags & ~_SPARSE
+        bits = flags & ~(_SPARSE | _HAS_TICKET)
         if bits not in (0, *RESIDUAL_BITS) or rows == 0:
             raise MessageError(
                 f"an upload claims {rows} rows with {bits}-bit residuals: it is broken"
             )
         reader = _Reader(data, _UPLOAD.size)
+        ticket = Ticket(*map(int, reader.take("<u8", 3))) if flags & _HAS_TICKET else None
         y = reader.take("<f4", rows)
         residual = _decode(reader.take("u1", residual_bytes(rows, bits)), rows, bits, span)
         x: Matrix
@@ -125,7 +134,7 @@ class Upload:
                 raise MessageError(
                     f"an upload of client {client} has a {name} that is not finite", "not finite"
                 )
-        return cls(client, round_, version, x, residual, y, bits, span)
+        return cls(client, round_, version, x, residual, y, bits, span, ticket)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +152,8 @@ class GlobalModel:
     used
         Per client, the rounds of its uploads that this version is the first to include. Only
         the alignment ``aligned`` needs it; each client is sent its own alone.
+    epoch
+        Which life of the server it is of: versions count anew in each. 0 where it has only one.
 
     Examples
     --------
@@ -156,11 +167,13 @@ class GlobalModel:
     low: float
     high: float
     used: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    epoch: int = 0
 
     def pack(self, client: int) -> bytes:
         """The message to one client, as bytes."""
         used = np.array(self.used.get(client, ()), "<u4")
-        head = _MODEL.pack(SCHEMA, 0, len(used), self.version, self.low, self.high)
+        head = _MODEL.pack(SCHEMA, self.epoch > 0, len(used), self.version, self.low, self.high)
+        head += _EPOCH.pack(self.epoch) if self.epoch else b""
         return head + used.tobytes() + self.weights.astype("<f4").tobytes()
 
     @classmethod
@@ -168,52 +181,17 @@ class GlobalModel:
         """Read a message that came to that client."""
         if len(data) < _MODEL.size or len(data) % 4:
             raise MessageError(f"a global model of {len(data)} bytes is broken or cut short")
-        schema, _, count, version, low, high = _MODEL.unpack_from(data)
+        schema, lives, count, version, low, high = _MODEL.unpack_from(data)
         _check_schema(schema)
         reader = _Reader(data, _MODEL.size)
+        epoch = int(reader.take("<u8", 1)[0]) if lives else 0
         used = {client: tuple(map(int, reader.take("<u4", count)))} if count else {}
         weights = reader.take("<f4", (len(data) - reader.at) // 4)
         if not np.isfinite(weights).all():
             raise MessageError(
                 f"global model {version} has a weight that is not finite", "not finite"
             )
-        return cls(version, weights, low, high, used)
-
-
-@dataclass(frozen=True, eq=False)
-class ModelUpload:
-    """z = (x^g, x^l, y) of one batch and the local model w_i: what FedRes.ERM sends.
-
-    Attributes
-    ----------
-    client, round
-        Who sends it, and in which of its rounds it was made.
-    x_global, x_local, y
-        A row of each view and a label a sample.
-    weights
-        The local model that made the predictions.
-    """
-
-    client: int
-    round: int
-    x_global: Matrix
-    x_local: Matrix
-    y: F32
-    weights: F64
-
-    def pack(self) -> bytes:
-        """The message as bytes."""
-        from scipy import sparse
-
-        # As an upload without residual, its features the two views side by side.
-        sides = (self.x_global, self.x_local)
-        x = (
-            np.hstack(sides)
-            if all(isinstance(side, np.ndarray) for side in sides)
-            else sparse.csr_array(sparse.hstack(sides, format="csr"))
-        )
-        upload = Upload(self.client, self.round, 0, x, np.zeros_like(self.y), self.y, bits=0)
-        return upload.pack() + self.weights.astype("<f4").tobytes()
+        return cls(version, weights, low, high, used, epoch)
 
 
 @dataclass

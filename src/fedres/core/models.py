@@ -1,5 +1,6 @@
 """One linear model between two messages: what a client or the server holds."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,17 @@ class LinearModel:
     def reach(self, reach: tuple[float, float]) -> None:
         self.models.low[:], self.models.high[:] = reach
 
+    def state(self) -> dict[str, F32]:
+        """All that learning has changed, to be kept."""
+        models = self.models
+        changed = (models.weights, models.squares, models.low, models.high)
+        return dict(zip(("weights", "squares", "low", "high"), changed, strict=True))
+
+    def restore(self, state: Mapping[str, F32]) -> None:
+        """Go on from a state that was kept."""
+        for name, now in self.state().items():
+            now[:] = state[name]
+
     def f(self, x: Matrix) -> F32:
         """f(x; w) of every row, not clipped."""
         return linear(x, self.weights, self.constant)
@@ -81,10 +93,12 @@ class LinearModel:
 
 def batch_of(y: F32) -> Flight:
     """A message under way alone, with the rows 0, 1, ... and these labels."""
-    flight = new_flight(1, 1, len(y))
-    samples = Many(len(y), np.array([len(y)], np.int32))
-    flight.row[:], flight.label[:] = np.arange(len(y)), y
-    return flight._replace(samples=samples)
+    count = len(y)
+    flight = new_flight(1, 1, count, samples=Many(count, np.array([count], np.int32)))
+    flight.label[:] = y
+    if count > 1:
+        flight.row[:] = np.arange(count)
+    return flight
 
 
 def whole(flight: Flight) -> Message:

@@ -73,7 +73,7 @@ class Client:
         self.terms = rule.terms(np.array([weight], np.float32))
         self.local = LinearModel(width_local, rule, rule.step_of_clients, initial_local)
         self.global_ = LinearModel(width_global, rule, rule.step, initial_global)
-        self.version = 0
+        self.epoch = self.version = 0  # of the newest global model
         self._mail: list[GlobalModel] = []
         self._bits = rule.residual_bits if width_local else 0
         self._batch: list[tuple[Matrix, Matrix, F32]] = []
@@ -86,9 +86,9 @@ class Client:
             self._open_mail()
 
     def _open_mail(self) -> None:
-        for model in sorted(self._mail, key=lambda model: model.version):
-            if model.version > self.version:
-                self.version = model.version
+        for model in sorted(self._mail, key=lambda model: (model.epoch, model.version)):
+            if (model.epoch, model.version) > (self.epoch, self.version):
+                self.epoch, self.version = model.epoch, model.version
                 self.global_.weights[:] = model.weights
                 self.global_.reach = model.low, model.high
             for round_ in model.used.get(self.client, ()):
@@ -98,7 +98,7 @@ class Client:
 
     def _learn_waiting(self, waiting: Waiting) -> None:
         message = whole(waiting.flight)
-        sgd.learn_waiting(self.terms, waiting.global_, 0, waiting.local, message)
+        sgd.learn_waiting(waiting.local, self.terms, waiting.global_, 0, message)
 
     def predict(self, x_global: Matrix, x_local: Matrix) -> F32:
         """f(x^g; w^g) + f(x^l; w_i), clipped to the labels seen; learns nothing."""
@@ -109,14 +109,18 @@ class Client:
     def observe(self, x_global: Matrix, x_local: Matrix, y: F32) -> Upload | None:
         """Learn from samples; an upload once the batch is full, else None."""
         self._batch.append((x_global, x_local, y))
-        return self.flush() if sum(len(y) for _, _, y in self._batch) >= self.rule.batch else None
+        if self.rule.batch > 1 and sum(len(y) for _, _, y in self._batch) < self.rule.batch:
+            return None
+        return self.flush()
 
     def flush(self) -> Upload | None:
         """Step on the samples observed since the last upload, and send them."""
         if not self._batch:
             return None
         x_global, x_local = (_stack([row[side] for row in self._batch]) for side in (0, 1))
-        y = np.concatenate([row[2] for row in self._batch])
+        y = self._batch[0][2]
+        if len(self._batch) > 1:
+            y = np.concatenate([row[2] for row in self._batch])
         # Done with before learning: rows that a local model fails on must not come again.
         self._batch = []
         flight, global_ = batch_of(y), self.global_.on(view_of(x_global))
@@ -131,7 +135,8 @@ class Client:
             self.rule.residual_span,
         )  # fmt: skip
         self.round += 1
-        self._open_mail()
+        if self._mail:
+            self._open_mail()
         return upload
 
     def _local_side(self, x_local: Matrix) -> Any:
@@ -166,7 +171,7 @@ class Server:
         self.rule = rule
         # Sgd takes its gradients at a version that must not change under it.
         self.global_ = LinearModel(width, rule, rule.step, initial, 2 - rule.step.adaptive)
-        self.version = 0
+        self.epoch = self.version = 0
         self._new = len(self.global_.models.start) - 1
         copy_model(self.global_.models, 0, self._new)
         self._weights = weights or {}
@@ -220,7 +225,7 @@ class Server:
         """The newest version of the global model."""
         used = {client: tuple(rounds) for client, rounds in self._used.items()}
         weights = self.global_.weights.copy()
-        return GlobalModel(self.version, weights, *self.global_.reach, used)
+        return GlobalModel(self.version, weights, *self.global_.reach, used, self.epoch)
 
     def go_on_from(self, models: Models, version: int, rounds: int) -> None:
         """Take over a global model that has played so many rounds elsewhere."""
@@ -233,6 +238,8 @@ class Server:
 
 
 def _stack(rows: list[Matrix]) -> Matrix:
+    if len(rows) == 1:
+        return rows[0]
     if isinstance(rows[0], np.ndarray):
         return np.vstack(rows)
     from scipy import sparse

@@ -61,37 +61,45 @@ class Models(NamedTuple):
 def fold(products: F32, more: Any) -> Any:
     """Sums along the last axis, in a fixed order, and `more` at the end.
 
-    Vectors of 16 lanes are added and folded; what is left over joins on the way.
+    Vectors of 16 lanes are added and folded; what is left over joins on the way. The first
+    vector begins the sum: adding it to zero would only keep others waiting.
     """
-    count = products.shape[-1]
+    terms = products.T
+    count = len(terms)
     place = count // LANES * LANES
-    rows = products[..., :place].reshape(*products.shape[:-1], -1, LANES)
-    total: Any = np.add.reduce(rows, axis=-2, initial=ZERO)
+    total: Any
+    if place == LANES:  # as below, without what a reduction costs by itself
+        total = terms[:LANES]
+    else:
+        total = np.add.reduce(terms[:place].reshape(-1, LANES, *terms.shape[1:]))
     for lanes in SHORTER:
-        total = total[..., :lanes] + total[..., lanes:]
+        total = total[:lanes] + total[lanes:]
         if count & lanes:
-            total += products[..., place : place + lanes]
+            part = terms[place : place + lanes]
+            total = total + part if place else part
             place += lanes
-    return total[..., 0] + more
+    return total[0] + more
 
 
 def fold_sparse(products: F32, more: np.float32) -> np.float32:
     """The same of a sparse row: in four lanes."""
     full = len(products) // SPARSE_LANES * SPARSE_LANES
-    total: Any = np.add.reduce(products[:full].reshape(-1, SPARSE_LANES), axis=0, initial=ZERO)
+    total: Any = np.add.reduce(products[:full].reshape(-1, SPARSE_LANES), axis=0)
     total[: len(products) - full] += products[full:]
     return np.float32(((total[0] + total[2]) + (total[1] + total[3])) + more)
 
 
+_NO_INDICES, _NO_INDPTR = np.empty(0, np.int32), np.empty(0, np.int64)
+
+
 def view_of(x: Matrix) -> View:
     """The rows of one matrix, dense or CSR, as those of one client."""
-    width = np.array([x.shape[1]], np.int64)
+    start, width = np.array([[0], [x.shape[1]]], np.int64)
     if isinstance(x, np.ndarray):
-        empty = np.empty(0, np.int64)
         values = np.require(x, np.float32, ["C", "W"]).reshape(-1)
-        return View(values, empty.astype(np.int32), empty, width * 0, width, False)
+        return View(values, _NO_INDICES, _NO_INDPTR, start, width, False)
     indices, indptr = x.indices.astype(np.int32), x.indptr.astype(np.int64)
-    return View(x.data, indices, indptr, width * 0, width, True)
+    return View(x.data, indices, indptr, start, width, True)
 
 
 def _row(view: View, i: int, row: int) -> tuple[F32, Any]:
@@ -143,8 +151,8 @@ def adapt_row(
     """The adaptive step along the gradient of one row, slope * x."""
     values, places = _row(view, i, row)
     shift = block * view.width[i]
-    _adapt(models, m, _at(shift, places), slope * values, weight, eta)
-    _adapt(models, m, models.size[m] - 1, slope * models.constant[m], weight, eta)
+    _adapt(models, m, _at(shift, places), slope, values, weight, eta)
+    _adapt(models, m, models.size[m] - 1, slope, models.constant[m], weight, eta)
 
 
 def adapt_mean(
@@ -168,17 +176,21 @@ def adapt_mean(
     else:
         places = slice(0, view.width[i])
     share = np.float32(1) / np.float32(last - first)
-    _adapt(models, m, places, share * sums[places], weight, eta)
-    _adapt(models, m, models.size[m] - 1, share * sums[-1], weight, eta)
+    _adapt(models, m, places, share, sums[places], weight, eta)
+    _adapt(models, m, models.size[m] - 1, share, sums[-1], weight, eta)
     sums[places] = sums[-1] = 0
 
 
 def _adapt(
-    models: Models, m: int, places: Any, gradient: Any, weight: np.float32, eta: np.float32
+    models: Models, m: int, places: Any, slope: Any, x: Any, weight: np.float32, eta: np.float32
 ) -> None:
-    """G += g^2; w -= eta g / sqrt(G)."""
+    """G += weight g^2; w -= eta weight g / sqrt(G), with g = slope * x.
+
+    The weight joins x before the slope is known: the next message waits for this one's result.
+    """
     w, g = _at(models.start[m], places), _at(models.squares_start[m], places)
-    models.squares[g] += weight * (gradient * gradient)
+    gradient = slope * x
+    models.squares[g] += gradient * (slope * (weight * x))
     models.weights[w] -= (eta * weight) * gradient / np.sqrt(models.squares[g])
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedres.core.delays import Delay, Lag, per_client, per_message
+from fedres.core.participation import Present
 from fedres.core.types import I32, I64
 
 
@@ -71,6 +72,7 @@ def plan(
     frozen: bool = False,
     label_delay: Lag = 0,
     passes: tuple[I64, int] | None = None,
+    present: Present | None = None,
     seed: int = 0,
 ) -> Plan:
     """Lay out a run.
@@ -88,12 +90,16 @@ def plan(
     passes
         Rows a client and number of passes, where clients see each of their rows that often and
         then rest; None where all are always active.
+    present
+        Who takes part in which round, (clients, rounds); None where all do. Not with `passes`.
     """
     late = Delay(label_delay)
     known = per_client(late.up, clients, batch)
     up, down = per_client(delay.up, clients, batch), per_client(delay.down, clients, batch)
     at_once, history = not known.any(), int(down.max()) + 1 + frozen
-    always = passes is None or bool((passes[0] == passes[0][0]).all())
+    if present is not None and present.all():
+        present = None
+    always = present is None and (passes is None or bool((passes[0] == passes[0][0]).all()))
     if always and not delay.random and not late.random:
         arrives = up + known
         times = Times(
@@ -111,6 +117,8 @@ def plan(
         return Plan(times, int(longest) + 1, int(np.maximum(rounds - arrives, 0).sum()))
 
     sent, who = spread(*passes, batch) if passes else everyone(clients, rounds)
+    if present is not None:
+        sent, who = np.nonzero(present.T)
     ups, downs = draw_delays(delay, clients, rounds, batch, seed)
     version = np.empty(0, np.int32)
     if delay.random:
@@ -119,6 +127,8 @@ def plan(
     arrives = labels + ups[who, np.minimum(labels, rounds - 1)]
     # The model of version `arrives + 1` is the first with this upload; it travels down in turn.
     learned = arrives + 1 + downs[who, np.minimum(arrives + 1, rounds)]
+    if present is not None:
+        learned = _when_back(present)[who, np.minimum(learned, rounds + 1)]
     times = Times(
         rounds,
         _sorted(sent, sent, sent, who, rounds),
@@ -131,6 +141,8 @@ def plan(
         history,
     )
     longest = known.max() + up.max() + (down.max() + 1 if waits else 0)
+    if waits and times.due_local.lag.size:
+        longest = max(longest, times.due_local.lag.max())  # a client may have been away
     return Plan(times, int(longest) + 1, int((arrives < rounds).sum()))
 
 
@@ -172,6 +184,18 @@ def spread(rows: I64, passes: int, batch: int) -> tuple[I64, I64]:
     one = k * longest // messages[who]
     sent = (one + longest * np.arange(passes)[:, None]).ravel()
     return sent, np.tile(who, passes)
+
+
+def _when_back(present: Present) -> I64:
+    """The first round from each on in which a client takes part, (clients, rounds + 2).
+
+    All are there at the end, when what has waited is done; what comes later is never done.
+    """
+    clients, rounds = present.shape
+    back = np.full((clients, rounds + 2), rounds + 1, np.int64)
+    back[:, rounds] = rounds
+    back[:, :rounds][present] = np.nonzero(present)[1]
+    return np.asarray(np.minimum.accumulate(back[:, ::-1], axis=1)[:, ::-1], np.int64)
 
 
 def _newest(downs: I32, rounds: int) -> I64:

@@ -214,16 +214,22 @@ def send(terms: Terms, message: Message) -> None:
             sent[c] = quantise(own[c], terms.bits, terms.residual_low, terms.residual_high)
 
 
-def take_slopes(
-    terms: Terms, models: Models, m: int, message: Message, mine: F32, theirs: F32, out: F32
-) -> None:
-    """The slopes of the loss at the sum of both predictions, which model m clips as it has seen."""
+def widen(models: Models, m: int, message: Message) -> tuple[Any, Any]:
+    """The range of labels that model m has seen, those of the message included."""
     label, low, high = message.flight.label, models.low[U(m)], models.high[U(m)]
     for c in range(U(message.first), U(message.last)):
         low, high = min(low, label[c]), max(high, label[c])
+    models.low[U(m)], models.high[U(m)] = low, high
+    return low, high
+
+
+def take_slopes(
+    terms: Terms, reach: tuple[Any, Any], message: Message, mine: F32, theirs: F32, out: F32
+) -> None:
+    """The slopes of the loss at the sum of both predictions, clipped to the labels seen."""
+    label, (low, high) = message.flight.label, reach
     for c in range(U(message.first), U(message.last)):
         out[c] = slope(terms.loss, clip(mine[c] + theirs[c], low, high), label[c])
-    models.low[U(m)], models.high[U(m)] = low, high
 
 
 def descend(terms: Terms, side: Linear, m: int, message: Message, slopes: F32) -> None:
@@ -289,7 +295,8 @@ def _(local: Linear, terms: Terms, message: Message) -> None:
     if terms.alignment == _LATE or message.first == message.last:
         return
     i, flight = message.client, message.flight
-    take_slopes(terms, local.models, i, message, flight.own, flight.seen, flight.slope)
+    reach = widen(local.models, i, message)
+    take_slopes(terms, reach, message, flight.own, flight.seen, flight.slope)
     if terms.alignment != _ALIGNED:
         step_local(terms, local, message)
 
@@ -309,13 +316,19 @@ def _(local: Linear, play: Play, n: int) -> None:
         lag = due.lag[U(e)]
         if lag <= n:
             message = message_of(play, back(now, lag, flight.depth), i)
-            learn_waiting(play.terms, play.global_, held(times, n, newest, i), local, message)
+            learn_waiting(local, play.terms, play.global_, held(times, n, newest, i), message)
 
 
-def learn_waiting(
-    terms: Terms, global_: Any, version: int, local: Linear, message: Message
-) -> None:
+@singledispatch
+def learn_waiting(local: Any, terms: Terms, global_: Any, version: int, message: Message) -> None:
     """The step on samples whose use by the server has become visible to the client."""
+    raise TypeError(f"{type(local).__name__} is no local side")
+
+
+@learn_waiting.register
+def _(local: Linear, terms: Terms, global_: Any, version: int, message: Message) -> None:
+    if message.first == message.last:
+        return
     if terms.alignment == _LATE:
         meet_again(terms, global_, version, local, message)
     step_local(terms, local, message)
@@ -327,7 +340,8 @@ def meet_again(terms: Terms, global_: Any, version: int, local: Any, message: Me
     i, flight = message.client, message.flight
     evaluate(global_, version, message, flight.seen)
     evaluate(local, i, message, flight.own)
-    take_slopes(terms, local.models, i, message, flight.own, flight.seen, flight.slope)
+    reach = widen(local.models, i, message)
+    take_slopes(terms, reach, message, flight.own, flight.seen, flight.slope)
 
 
 @singledispatch
@@ -356,13 +370,14 @@ def apply(terms: Terms, global_: Linear, old: int, new: int, message: Message) -
     """One message at the server: Sgd sums gradients taken at G_n, Adaptive goes one by one."""
     if message.first == message.last:
         return
-    flight = message.flight
-    seen = flight.seen
+    flight, slopes = message.flight, message.flight.slope_there
+    reach = widen(global_.models, new, message)  # first: the next message waits for what follows
     if terms.alignment >= _ARRIVAL:
-        seen = flight.fresh
-        evaluate(global_, new if terms.adaptive else old, message, seen)
-    take_slopes(terms, global_.models, new, message, seen, flight.sent, flight.slope_there)
-    descend(terms, global_, new, message, flight.slope_there)
+        evaluate(global_, new if terms.adaptive else old, message, flight.fresh)
+        take_slopes(terms, reach, message, flight.fresh, flight.sent, slopes)
+    else:
+        take_slopes(terms, reach, message, flight.seen, flight.sent, slopes)
+    descend(terms, global_, new, message, slopes)
     if terms.adaptive and terms.radius < np.inf:
         project(global_.models, new, terms.radius)
 
@@ -416,13 +431,16 @@ def new_models(
     )
 
 
-def new_flight(depth: int, clients: int, batch: int, dtype: Any = np.float32) -> Flight:
-    """Room for the messages of so many rounds."""
+def new_flight(
+    depth: int, clients: int, batch: int, dtype: Any = np.float32, samples: Any = None
+) -> Flight:
+    """Room for the messages of so many rounds; `samples` counts those of each, if it is given."""
     cells = depth * clients * batch
-    many = Many(batch, np.zeros(depth * clients, np.int32))
+    if samples is None:
+        samples = One() if batch == 1 else Many(batch, np.zeros(depth * clients, np.int32))
     return Flight(
         depth,
-        One() if batch == 1 else many,
+        samples,
         *np.zeros((2, cells), np.int32),
         *np.zeros((7, cells), dtype),
     )

@@ -14,6 +14,7 @@ the ball of radius D.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,7 +38,8 @@ def sgd_bound(
 
         sqrt(W sigma^2 / (P T)) + (gamma D^4 G^2 tau^2)^(1/3) / T^(2/3) + D G tau / T
 
-    With mini-batches (section 4) tau becomes tau + b.
+    With mini-batches (section 4) tau becomes tau + b. The step sizes that this holds for are those
+    of `sgd_step_size`, one for the server and one for clients.
 
     Parameters
     ----------
@@ -69,6 +71,13 @@ def sgd_bound(
     )
 
 
+class EtaPair(NamedTuple):
+    """A step size of the server and one of every client."""
+
+    eta: float
+    local_eta: float
+
+
 def sgd_step_size(
     rounds: int,
     clients: int,
@@ -78,36 +87,90 @@ def sgd_step_size(
     norm_local: PerClient,
     sigma: float,
     gamma: float,
+    radius: float,
     gradient: float,
     batch: int = 1,
-) -> float:
-    """The eta = eta_i of Appendix B that Theorem 2 is stated for.
+) -> EtaPair:
+    """The step sizes eta of the server and eta_i of the clients for which Theorem 2 holds.
 
-        min{ sqrt(W / (T P sigma^2)), (W / (gamma P^3 G^2 tau^2 T))^(1/3) }
+        eta   = min{ sqrt(W / (T P sigma^2)), (D^2 / (gamma P^3 G^2 tau^2 T))^(1/3) }
+        eta_i = min{ sqrt(W / (T P sigma^2)), (D^2 / (gamma     G^2 tau^2 T))^(1/3) }
 
-    Without delay the first alone. A mini-batch run is one of T/b rounds with variance sigma^2/b
-    and delay tau/b + 1 (section 4).
+    Without delay the first alone, for both. Appendix B of the paper takes one step size for both
+    sides, with W instead of D^2; then its delay term is up to (P + 1)^(2/3) times the one that
+    Theorem 2 states (see `docs/theory.md`). A mini-batch run is one of T/b rounds with variance
+    sigma^2/b and delay tau/b + 1 (section 4).
 
     Parameters
     ----------
-    rounds, clients, delay, norm_global, norm_local, sigma, gamma, gradient, batch
+    rounds, clients, delay, norm_global, norm_local, sigma, gamma, radius, gradient, batch
         As in `sgd_bound`.
 
     Examples
     --------
-    >>> shape = dict(norm_global=1, norm_local=1, sigma=1, gamma=1, gradient=1)
-    >>> sgd_step_size(1_000_000, 3, 0, **shape) > sgd_step_size(1_000_000, 3, 500, **shape)
-    True
+    >>> shape = dict(norm_global=1, norm_local=1, sigma=1, gamma=1, radius=1, gradient=1)
+    >>> sgd_step_size(1_000_000, 8, 1000, **shape)
+    EtaPair(eta=1.25e-05, local_eta=0.0001)
     """
-    _check(rounds=rounds, clients=clients, batch=batch, sigma=sigma, gamma=gamma, gradient=gradient)
+    _check(rounds=rounds, clients=clients, batch=batch, sigma=sigma, gamma=gamma)
+    _check(radius=radius, gradient=gradient)
     _check_from_zero(delay=delay)
     size = _size(norm_global, norm_local, clients)
     rounds_, variance = rounds / batch, sigma**2 / batch
     tau = delay / batch + 1 if batch > 1 else delay
-    eta = np.sqrt(size / (rounds_ * clients * variance))
-    if tau > 0:
-        eta = min(eta, np.cbrt(size / (gamma * clients**3 * gradient**2 * tau**2 * rounds_)))
-    return float(eta)
+    eta = float(np.sqrt(size / (rounds_ * clients * variance)))
+    if tau == 0:
+        return EtaPair(eta, eta)
+    late = float(np.cbrt(radius**2 / (gamma * gradient**2 * tau**2 * rounds_)))
+    return EtaPair(min(eta, late / clients), min(eta, late))
+
+
+def sgd_full_bound(
+    rounds: int,
+    clients: int,
+    delay: float,
+    eta: float,
+    local_eta: float,
+    *,
+    norm_global: float,
+    norm_local: PerClient,
+    sigma: float,
+    gamma: float,
+    radius: float,
+    gradient: float,
+) -> float:
+    """What Appendix B proves of FedRes.SGD, whatever the step sizes; Theorem 2 simplifies it.
+
+        1 / (P T) * ( |w^g_*|^2 / eta + sum_i |w_{i,*}|^2 / eta_i
+                      + eta T P sigma^2 + eta_i T P sigma^2
+                      + gamma eta^2 P^3 G^2 tau^2 T + gamma eta_i^2 P G^2 tau^2 T + D G P tau )
+
+    Parameters
+    ----------
+    rounds, clients, delay
+        T, P and tau.
+    eta, local_eta
+        The step sizes of the server and of all clients.
+    norm_global, norm_local, sigma, gamma, radius, gradient
+        As in `sgd_bound`.
+
+    Examples
+    --------
+    >>> shape = dict(norm_global=1, norm_local=1, sigma=1, gamma=1, radius=1, gradient=1)
+    >>> sgd_full_bound(100, 1, 0, 0.1, 0.1, **shape)  # without delay, twice 1 / (0.1 * 100) + 0.1
+    0.4
+    """
+    _check(rounds=rounds, clients=clients, eta=eta, local_eta=local_eta)
+    _check(gamma=gamma, radius=radius, gradient=gradient)
+    _check_from_zero(delay=delay, sigma=sigma)
+    size = _size(norm_global, norm_local, clients)
+    smooth = gamma * (gradient * delay) ** 2
+    return float(
+        (norm_global**2 / eta + (size - norm_global**2) / local_eta) / (clients * rounds)
+        + (eta + local_eta) * sigma**2
+        + smooth * ((eta * clients) ** 2 + local_eta**2)
+        + radius * gradient * delay / rounds
+    )
 
 
 def erm_bound(
@@ -266,3 +329,48 @@ def _check_from_zero(**values: float) -> None:
     for name, value in values.items():
         if not 0 <= value < np.inf:
             raise ValueError(f"{name} must be a number from 0 up, not {value}")
+
+
+def mixture_bound(
+    experts: int,
+    reach: float | None = None,
+    *,
+    switching: float = 0.0,
+    samples: int = 1,
+    switches: int = 0,
+) -> float:
+    """By how much a client's losses may add up to more than those of its best expert.
+
+        log(K) / eta,   eta = 2 / R^2 for the squared loss, 1 for the logistic
+
+    whatever the labels are and however many. With fixed share, the best sequence of experts that
+    changes m times in n samples is followed to within
+
+        (log K + m log(K / alpha) - (n - 1 - m) log(1 - alpha)) / eta
+
+    Unlike the paper's bounds this one has no hidden constant: no client exceeds it.
+
+    Parameters
+    ----------
+    experts
+        K.
+    reach
+        R, the highest label less the lowest; None for the logistic loss.
+    switching, samples, switches
+        alpha, n and m.
+
+    Examples
+    --------
+    >>> round(mixture_bound(3, reach=2), 3)  # labels -1 and 1: 2 log 3
+    2.197
+    """
+    _check(experts=experts, samples=samples)
+    if not 0 <= switching < 1 or (switches and not switching):
+        raise ValueError(
+            f"switching must be from 0 to less than 1, and more than 0 to follow "
+            f"{switches} switches, not {switching}"
+        )
+    lost = np.log(experts) - (samples - 1 - switches) * np.log1p(-switching)
+    if switches:
+        lost += switches * np.log(experts / switching)
+    return float(lost * (1.0 if reach is None else reach**2 / 2))

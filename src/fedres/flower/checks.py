@@ -3,8 +3,8 @@
 import numpy as np
 
 from fedres.core.messages import MessageError, Upload
+from fedres.core.receipts import number_of
 from fedres.flower.app_settings import AppSettings
-from fedres.flower.client_state import number_of
 from fedres.flower.wire import Sent
 
 LARGEST_RESIDUAL = 1e6  # far beyond any label; sums with it do not overflow

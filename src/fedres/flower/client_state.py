@@ -19,6 +19,7 @@ from fedres.core.feature_limit import clipped
 from fedres.core.messages import MOST_ROWS, GlobalModel, Upload
 from fedres.core.models import LinearModel, batch_of
 from fedres.core.primitives import view_of
+from fedres.core.receipts import number_of
 from fedres.core.types import F32, Matrix
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.memory import Memory, Unconfirmed
@@ -135,7 +136,7 @@ class ClientState:
         local = self.memory.local.on(view_of(x_local))
         for c in range(len(y)):
             message = sgd.Message(0, flight, c, c + 1)
-            sgd.learn_waiting(self._terms, global_, 0, local, message)
+            sgd.learn_waiting(local, self._terms, global_, 0, message)
 
     def _global_model(self) -> LinearModel:
         held, rule = self.memory.global_, self.settings.rule
@@ -197,8 +198,3 @@ def _trail(x_global: Matrix, x_local: Matrix, y: F32, before: int) -> int:
     """A checksum that goes on from the rows before, however rows are cut into batches."""
     sums = (np.asarray(x.sum(axis=1), np.float32).ravel() for x in (x_global, x_local))
     return zlib.crc32(np.column_stack([y, *sums]).tobytes(), before)
-
-
-def number_of(name: str) -> int:
-    """The number that a client's uploads carry."""
-    return zlib.crc32(name.encode())

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field
 
+from fedres.core.receipts import Received
+
 
 @dataclass(slots=True)
-class Member:
+class Member(Received):
     """A client as the server sees it."""
 
     node: int | None = None  # the node whose name this is
-    confirmed: int = 0  # uploads below this number have come,
-    beyond: list[int] = field(default_factory=list)  # and these
     applied: int = 0  # uploads used
     repeated: int = 0  # uploads that came again and changed nothing
     rows: int = 0  # used
@@ -27,24 +27,3 @@ class Member:
     judged: int = 0  # how many they have judged of late,
     harm: float = 0.0  # what those would have done to them,
     pull: float = 0.0  # and how wrong they were themselves
-
-    def has(self, number: int) -> bool:
-        """Whether that upload has come."""
-        return number < self.confirmed or number in self.beyond
-
-    def note(self, number: int) -> None:
-        """Remember that an upload has come."""
-        self.beyond.append(number)
-        self._close_up()
-
-    def skip(self, first: int) -> None:
-        """Wait for no upload below a number: a server that was put back has lost those."""
-        if first > self.confirmed:
-            self.confirmed = first
-            self.beyond = [number for number in self.beyond if number >= first]
-            self._close_up()
-
-    def _close_up(self) -> None:
-        while self.confirmed in self.beyond:
-            self.beyond.remove(self.confirmed)
-            self.confirmed += 1

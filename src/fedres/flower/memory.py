@@ -7,9 +7,9 @@ import numpy as np
 
 from fedres.core.messages import GlobalModel
 from fedres.core.models import LinearModel
+from fedres.core.state_files import Arrays, read, write
 from fedres.core.types import F32
 from fedres.flower.app_settings import AppSettings
-from fedres.flower.state_files import Arrays, read, write
 
 STATE = "state.safetensors"
 # Kept as they are.

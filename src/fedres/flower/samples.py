@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from safetensors import safe_open
 
+from fedres.core.state_files import Arrays, read_facts, write
 from fedres.core.types import F32, Matrix
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import RowSource
-from fedres.flower.state_files import Arrays, read_facts, write
 
 ROWS = "rows.safetensors"
 MEANING = ("features", "label", "negative", "positive", "client", "time")

@@ -2,8 +2,10 @@
 
     client   sends Z = (x^g, f(x^l), y); its learner learns y, given f(x^g; w^g)
 
-Nothing else differs from linear local models: the clock, the global side and the messages are
-those of `fedres.core`. A learner cannot be compiled, so neither can such a run.
+A learner has only its newest model, as Vowpal Wabbit has: it can learn at once, or learn an example
+late (alignment ``late``), but not take a gradient at a model that it had (``aligned``). Nothing
+else differs from linear local models: the clock, the global side and the messages are those of
+`fedres.core`. A learner cannot be compiled, so neither can such a run.
 """
 
 from collections.abc import Iterator
@@ -14,9 +16,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedres.core.primitives import Models
-from fedres.core.sgd import Message, Play, Terms, bounds, deliver, evaluate, learn
+from fedres.core.sgd import (
+    ALIGNMENTS,
+    Linear,
+    Message,
+    Terms,
+    bounds,
+    deliver,
+    evaluate,
+    learn,
+    learn_waiting,
+)
 from fedres.core.types import F32, I64, Matrix
 from fedres.learners.local_learner import LocalLearner
+
+LATE = ALIGNMENTS.index("late")
 
 
 class Foreign(NamedTuple):
@@ -64,6 +78,12 @@ def _(side: Foreign, m: int) -> tuple[Any, Any]:
 
 @learn.register
 def _(local: Foreign, terms: Terms, message: Message) -> None:
+    if terms.alignment != LATE:
+        teach(local, message)
+
+
+def teach(local: Foreign, message: Message) -> None:
+    """Let a learner learn samples, given what the global model says of them."""
     i, flight, first, last = message
     y = flight.label[first:last].copy()
     with local.naming_it(i, "learn"):
@@ -73,9 +93,13 @@ def _(local: Foreign, terms: Terms, message: Message) -> None:
     models.low[i], models.high[i] = min(models.low[i], y.min()), max(models.high[i], y.max())
 
 
-@deliver.register
-def _(local: Foreign, play: Play, n: int) -> None:
-    """Learners learn at once: they wait for nothing."""
+deliver.register(Foreign)(deliver.dispatch(Linear))
+
+
+@learn_waiting.register
+def _(local: Foreign, terms: Terms, global_: Any, version: int, message: Message) -> None:
+    evaluate(global_, version, message, message.flight.seen)
+    teach(local, message)
 
 
 def _finite(said: ArrayLike, rows: int) -> F32:

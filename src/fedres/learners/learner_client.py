@@ -27,8 +27,8 @@ class LearnerClient(parties.Client):
     Parameters
     ----------
     rule
-        What clients and server agree on. Learners learn at once, so the alignment is
-        ``arrival`` or ``asymmetric``.
+        What clients and server agree on. Learners know only their newest model, so the alignment
+        is ``arrival``, ``asymmetric`` or ``late``, not ``aligned``.
     width_global
         Number of global features; 0 for no global model.
     learner
@@ -103,10 +103,10 @@ class LearnerClient(parties.Client):
 
 def check_learner(rule: Rule, learner: LocalLearner, name: Any) -> None:
     """Refuse a learner that cannot follow a rule."""
-    if rule.waits:
+    if rule.alignment == "aligned":
         raise ValueError(
-            f"learners learn at once and cannot wait for the server as alignment="
-            f"{rule.alignment!r} asks: use 'arrival'"
+            "learners know only their newest model and cannot step along a gradient at an older "
+            "one as alignment='aligned' asks: use 'late', or 'arrival'"
         )
     if learner.loss != rule.loss.name:
         raise ValueError(

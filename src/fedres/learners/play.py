@@ -103,6 +103,7 @@ def play(
         turns,
         rule.batch,
         as_delay(delay),
+        waits=rule.waits,
         frozen=not rule.step.adaptive,
         passes=None if rounds else (rows.counts, 1),
         seed=seed,

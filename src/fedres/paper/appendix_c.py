@@ -7,7 +7,8 @@ no delay, T = 20,000.
 The paper names eta = 1 for plain SGD, which diverges here; SGD is run with the adaptive step
 and eta = 1 instead, without clipping (all labels being 1, clipping to them would hide errors).
 In the first rounds, samples do not determine the models of ERM and fictitious play: in some
-rollouts one nearly singular round costs more than all others together. So medians are drawn.
+rollouts one nearly singular round costs more than all others together. So medians are drawn, and
+means beside them.
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from fedres.core.steps import Adaptive
 from fedres.core.types import F64
 from fedres.simulation.engine import simulate
 from fedres.simulation.federation import Federation
-from fedres.simulation.parallel import map_in_order
+from fedres.simulation.run_store import RunStore
 from fedres.simulation.settings import SGD_METHODS, Method
 
 if TYPE_CHECKING:
@@ -48,14 +49,13 @@ def rollout_data(seed: int, rounds: int = ROUNDS) -> Federation:
 
 
 def marks(rounds: int = ROUNDS) -> F64:
-    """Rounds that curves are drawn at: evenly on a log axis."""
-    return np.unique(np.geomspace(1, rounds, 120).astype(int))
+    """Rounds that curves are drawn at: the beginning, then evenly on a log axis."""
+    return np.unique(np.concatenate([[0], np.geomspace(1, rounds, 120).astype(int)]))
 
 
 def rollout(seed: int) -> list[dict[str, object]]:
     """Average loss and global model over time, for the three algorithms on the same samples."""
-    federation = rollout_data(seed)
-    at = marks()
+    federation, at = rollout_data(seed, ROUNDS), marks(ROUNDS)
     rows: list[dict[str, object]] = []
     for method in METHODS:
         run = simulate(
@@ -69,10 +69,10 @@ def rollout(seed: int) -> list[dict[str, object]]:
             step=Adaptive(1.0, clip=False) if method in SGD_METHODS else None,
             keep_path=True,
         )
-        average = np.cumsum(run.loss_by_round) / np.arange(1, ROUNDS + 1)
+        average = [None, *(np.cumsum(run.loss_by_round) / np.arange(1, ROUNDS + 1)).tolist()]
         assert run.global_path is not None
         rows += [
-            {"method": method, "seed": seed, "round": int(t), "loss": float(average[t - 1]),
+            {"method": method, "seed": seed, "round": int(t), "loss": average[t],
              "first": float(run.global_path[t, 0]), "second": float(run.global_path[t, 1])}
             for t in at
         ]  # fmt: skip
@@ -80,11 +80,14 @@ def rollout(seed: int) -> list[dict[str, object]]:
 
 
 def appendix_c(
-    rollouts: int = 50, n_jobs: int | None = None, progress: bool = False
+    rollouts: int = 50,
+    store: RunStore | None = None,
+    n_jobs: int | None = None,
+    progress: bool = False,
 ) -> "pd.DataFrame":
     """All rollouts: method, seed, round, average loss so far, and the two weights of w^g."""
     import pandas as pd
 
-    bar = "appendix C" if progress else None
-    rows = [row for part in map_in_order(rollout, range(rollouts), n_jobs, bar) for row in part]
-    return pd.DataFrame(rows)
+    store, bar = store or RunStore(None), "appendix C" if progress else None
+    parts = store.map(rollout, range(rollouts), n_jobs, bar)
+    return pd.DataFrame([row for part in parts for row in part])

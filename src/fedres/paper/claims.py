@@ -1,27 +1,49 @@
 """The paper's sentences that a measurement can judge, as code.
 
-Each claim names differences of accuracy, paired by seed, and what they should exceed. A 95%
-interval above that bound holds, one below it does not hold, and one that covers it is undecided.
-Words such as "near", "little" or "modest" are given a number here, and the number is shown.
+Each claim names differences of accuracy, paired by seed, and a bound that they should exceed. One
+that lies above its bound for certain holds, one that lies below does not, others are undecided.
+"For certain" is Student's test of the mean, with Holm's allowance for all the differences that are
+looked at: the chance that any of these verdicts is wrong is at most 5%, so an interval of a single
+difference may exclude the bound and the verdict still be undecided.
+
+Words such as "near", "little" or "modest" are given a number here, and the number is shown. A claim
+is judged on the sets that it names and that were run. "Always" means all of them, "sometimes" any,
+"typically" most. Differences between numbers of clients are confounded where rows run out: with
+more clients each has fewer samples. They are shown, and have no say.
 """
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
+
+from fedres.core.types import F64
 from fedres.simulation.intervals import Interval, interval
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Ruling = Literal["holds", "does not hold", "undecided"]
-Differences = list[tuple[str, Interval | None]]  # and where each was measured
+Ruling = Literal["holds", "does not hold", "undecided", "confounded"]
+Quantifier = Literal["all", "most", "any"]
 
 TYPE_1 = ("mnist", "satimage", "sensorless", "usps")  # the paper's: Central beats Independent
 TYPE_2 = ("letter", "pendigits", "shuttle", "covtype")
 KEYS: list[Hashable] = ["figure", "data", "scheme", "clients", "delay"]
 NEAR, GREAT, LITTLE, MODEST, ROBUST = 0.01, 0.03, 0.02, 0.10, 0.02
+LEVEL = 0.05  # chance that any verdict of a form is wrong
+
+
+class Difference(NamedTuple):
+    """Where something was measured, its difference seed by seed, and what else differed."""
+
+    where: str
+    by_seed: "pd.Series"
+    confounded: str = ""
+
+
+Differences = list[Difference]
 
 
 @dataclass(frozen=True)
@@ -30,7 +52,9 @@ class Finding:
 
     where: str
     difference: Interval
+    chance: float  # p-value of the difference against the claim's bound
     verdict: Ruling
+    confounded: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,26 +64,57 @@ class Claim:
     section: str
     statement: str
     measured: str
+    bound: float
     findings: tuple[Finding, ...]
     verdict: Ruling
+    quantifier: Quantifier = "all"
+    sets: str = ""  # how many of the sets that it names were run, where not all were
 
 
-def above(difference: Interval, bound: float) -> Ruling:
-    """Whether a difference exceeds a bound.
+def holm(chances: Sequence[float], level: float = LEVEL) -> list[bool]:
+    """Which of many hypotheses to reject, so that the chance of any wrong one is the level.
 
     Examples
     --------
-    >>> above(Interval(0.03, 0.01), 0.0), above(Interval(0.03, 0.04), 0.0)
-    ('holds', 'undecided')
+    >>> holm([0.01, 0.04, 0.03])  # 0.01 < 0.05 / 3, but 0.03 > 0.05 / 2
+    [True, False, False]
     """
-    if difference.mean - difference.half > bound:
+    rejected = [False] * len(chances)
+    for k, place in enumerate(np.argsort(chances, kind="stable").tolist()):
+        if not chances[place] <= level / (len(chances) - k):
+            break
+        rejected[place] = True
+    return rejected
+
+
+def rule(verdicts: Sequence[Ruling], quantifier: Quantifier) -> Ruling:
+    """What the differences of a claim together say.
+
+    Examples
+    --------
+    >>> rule(["holds", "holds", "undecided"], "all"), rule(["holds", "holds", "undecided"], "most")
+    ('undecided', 'holds')
+    """
+    counted = [one for one in verdicts if one != "confounded"]
+    if not counted:
+        return "confounded"
+    yes, no = counted.count("holds"), counted.count("does not hold")
+    enough: dict[Quantifier, Callable[[int], bool]] = {
+        "all": lambda n: n == len(counted),
+        "most": lambda n: 2 * n > len(counted),
+        "any": lambda n: n > 0,
+    }
+    opposite: dict[Quantifier, Quantifier] = {"all": "any", "most": "most", "any": "all"}
+    if enough[quantifier](yes):
         return "holds"
-    return "does not hold" if difference.mean + difference.half < bound else "undecided"
+    return "does not hold" if enough[opposite[quantifier]](no) else "undecided"
 
 
 def judge_claims(table: "pd.DataFrame", form: str = "aligned") -> list[Claim]:
     """Judge every claim that the table has runs for, FedRes being in that form."""
     sets = _Sets(table, form)
+    if not len(sets.accuracy):
+        return []
     schemes = (form, "central")
     claims = [
         sets.claim(
@@ -75,7 +130,7 @@ def judge_claims(table: "pd.DataFrame", form: str = "aligned") -> list[Claim]:
             f"FedRes less the better baseline exceeds {_points(GREAT)} on some set",
             sets.over_best_at(sets.all, "overall", "clients"),
             GREAT,
-            any,
+            "any",
         ),
         sets.claim(
             "6.4",
@@ -117,7 +172,7 @@ def judge_claims(table: "pd.DataFrame", form: str = "aligned") -> list[Claim]:
         ),
         sets.claim(
             "6.5",
-            "That degradation is modest.",
+            "The degradation on letter and pendigits is modest.",
             f"FedRes at delay 200 less FedRes without delay exceeds -{_points(MODEST)}",
             _minus(sets.each(("letter", "pendigits"), sets.decay, form)),
             -MODEST,
@@ -131,7 +186,7 @@ def judge_claims(table: "pd.DataFrame", form: str = "aligned") -> list[Claim]:
         ),
         sets.claim(
             "E.2",
-            "There FedRes constantly outperforms both baselines.",
+            "On mnist, satimage and usps FedRes constantly outperforms both baselines.",
             "FedRes less the better baseline exceeds 0 at every delay",
             sets.over_best_at(("mnist", "satimage", "usps"), "delay", "delay"),
         ),
@@ -149,10 +204,10 @@ def judge_claims(table: "pd.DataFrame", form: str = "aligned") -> list[Claim]:
         ),
         sets.claim(
             "E.2",
-            "On sensorless FedRes still outperforms Central if the delay is not excessive.",
+            "On sensorless FedRes still outperforms Central when the delay is not excessive.",
             "FedRes less Central exceeds 0 at delays up to 80",
             [
-                (f"{name}, delay {tau}", sets.less(name, "delay", *schemes, delay=tau))
+                Difference(f"{name}, delay {tau}", sets.less(name, "delay", *schemes, delay=tau))
                 for name in sets.of(("sensorless",))
                 for tau in sets.values(name, "delay", "delay")
                 if tau <= 80
@@ -180,27 +235,48 @@ def judge_claims(table: "pd.DataFrame", form: str = "aligned") -> list[Claim]:
         ),
         sets.claim(
             "E.3",
-            "That loss is typically overcome as the number of clients increases.",
+            "The loss by delay is typically overcome as the number of clients increases.",
             "The loss at delay 80 with the fewest clients less that with the most exceeds 0",
             sets.each(sets.all, sets.recovery),
+            quantifier="most",
         ),
         sets.claim(
             "E.4",
             "Delay harms more where clients can learn well alone (letter, pendigits, shuttle, "
             "covtype) than elsewhere.",
             "Mean loss at delay 200 over those sets less that over the others exceeds 0",
-            [("all sets", sets.harm(TYPE_2, TYPE_1))],
+            [Difference(sets.both(TYPE_2, TYPE_1), sets.harm(TYPE_2, TYPE_1))],
         ),
     ]
-    return [claim for claim in claims if claim is not None]
+    return _allowed([claim for claim in claims if claim is not None])
+
+
+def _allowed(claims: list[Claim]) -> list[Claim]:
+    """The same claims with verdicts that allow for how many differences were looked at."""
+    counted = [one for claim in claims for one in claim.findings if not one.confounded]
+    certain = iter(holm([one.chance for one in counted]))
+
+    def judged(finding: Finding, bound: float) -> Finding:
+        if finding.confounded:
+            return finding
+        side: Ruling = "holds" if finding.difference.mean > bound else "does not hold"
+        return replace(finding, verdict=side if next(certain) else "undecided")
+
+    ruled = []
+    for claim in claims:
+        findings = tuple(judged(finding, claim.bound) for finding in claim.findings)
+        verdict = rule([finding.verdict for finding in findings], claim.quantifier)
+        ruled.append(replace(claim, findings=findings, verdict=verdict))
+    return ruled
 
 
 class _Sets:
     """Differences of accuracy, by seed."""
 
     def __init__(self, table: "pd.DataFrame", form: str) -> None:
-        possible = table[table.accuracy.notna()]
-        self.accuracy = possible.set_index([*KEYS, "seed"]).accuracy.sort_index()
+        possible = table[table.accuracy.notna() & (table.figure != "readings")]
+        indexed = possible.set_index([*KEYS, "seed"]).sort_index()
+        self.accuracy, self.samples = indexed.accuracy, indexed.samples
         self.known = {key[:-1] for key in self.accuracy.index}
         self.form = form
         self.all = tuple(possible.data.unique())
@@ -210,10 +286,14 @@ class _Sets:
         return [name for name in self.all if name in names]
 
     def each(
-        self, names: Sequence[str], measure: Callable[..., Interval | None], *arguments: Any
+        self, names: Sequence[str], measure: Callable[..., "pd.Series | Difference"], *given: Any
     ) -> Differences:
         """A difference of each of these sets."""
-        return [(name, measure(name, *arguments)) for name in self.of(names)]
+        found = ((name, measure(name, *given)) for name in self.of(names))
+        return [
+            one._replace(where=name) if isinstance(one, Difference) else Difference(name, one)
+            for name, one in found
+        ]
 
     def values(self, name: str, figure: str, level: str) -> list[int]:
         """The numbers of clients, or the delays, that a figure has for a set."""
@@ -230,114 +310,136 @@ class _Sets:
         key = (figure, name, scheme, clients or max(counts, default=0), delay)
         return self.accuracy[key] if key in self.known else self.accuracy[:0].droplevel(KEYS)
 
-    def paired(self, a: "pd.Series", b: "pd.Series | int") -> Interval | None:
-        """The interval of a - b, over the seeds that both have."""
-        differences = (a - b).dropna()
-        return interval(differences) if len(differences) else None
-
     def less(
         self, name: str, figure: str, a: str, b: str, clients: int | None = None, delay: int = 0
-    ) -> Interval | None:
+    ) -> "pd.Series":
         """Scheme a less scheme b."""
-        return self.paired(*(self.get(name, figure, scheme, clients, delay) for scheme in (a, b)))
+        one, other = (self.get(name, figure, scheme, clients, delay) for scheme in (a, b))
+        return one - other
 
     def over_best(
         self, name: str, figure: str, clients: int | None = None, delay: int = 0
-    ) -> Interval | None:
+    ) -> "pd.Series":
         """FedRes less whichever baseline has the higher mean."""
         fedres, *others = (
             self.get(name, figure, scheme, clients, delay)
             for scheme in (self.form, "independent", "central")
         )
-        return self.paired(fedres, max(others, key=lambda other: (len(other) > 0, other.mean())))
+        return fedres - max(others, key=lambda other: (len(other) > 0, other.mean()))
 
     def over_best_at(self, names: Sequence[str], figure: str, level: str) -> Differences:
         """The same at every number of clients, or every delay, of a figure."""
         word = "P =" if level == "clients" else level
         return [
-            (f"{name}, {word} {value}", self.over_best(name, figure, **{level: value}))
+            Difference(f"{name}, {word} {value}", self.over_best(name, figure, **{level: value}))
             for name in self.of(names)
             for value in self.values(name, figure, level)
         ]
 
-    def growth(self, name: str) -> Interval | None:
-        """FedRes at the most clients less FedRes at the fewest."""
-        fewest = min(self.values(name, "clients", "clients"), default=None)
-        return self.paired(*(self.get(name, "clients", self.form, p) for p in (None, fewest)))
+    def fewer_samples(self, name: str, figure: str, few: int, most: int) -> str:
+        """What is confounded with the number of clients: how many samples each of them has."""
+        try:
+            many, less = (self.samples[figure, name, "independent", p].mean() for p in (few, most))
+        except KeyError:
+            return ""
+        if less == many:
+            return ""
+        return f"N falls from {many:.3g} at P = {few} to {less:.3g} at P = {most}"
 
-    def decays(self, name: str, scheme: str) -> "pd.Series":
+    def growth(self, name: str) -> Difference:
+        """FedRes at the most clients less FedRes at the fewest."""
+        few, *_, most = self.values(name, "clients", "clients") or [0, 0]
+        change = self.get(name, "clients", self.form) - self.get(name, "clients", self.form, few)
+        return Difference(name, change, self.fewer_samples(name, "clients", few, most))
+
+    def decay(self, name: str, scheme: str) -> "pd.Series":
         """What each seed loses from no delay to delay 200."""
         return self.get(name, "delay", scheme) - self.get(name, "delay", scheme, delay=200)
-
-    def decay(self, name: str, scheme: str) -> Interval | None:
-        """The same as an interval."""
-        return self.paired(self.decays(name, scheme), 0)
 
     def decay_of(self, names: Sequence[str], schemes: Sequence[str]) -> Differences:
         """The same of several sets and schemes."""
         pairs = product(self.of(names), schemes)
-        return [(f"{name}, {scheme}", self.decay(name, scheme)) for name, scheme in pairs]
+        return [Difference(f"{name}, {scheme}", self.decay(name, scheme)) for name, scheme in pairs]
 
-    def decays_more(self, name: str, one: str, other: str) -> Interval | None:
+    def decays_more(self, name: str, one: str, other: str) -> "pd.Series":
         """What one scheme loses by delay less what another does."""
-        return self.paired(self.decays(name, one), self.decays(name, other))
+        return self.decay(name, one) - self.decay(name, other)
 
-    def between(self, name: str, low: int, high: int) -> Interval | None:
+    def between(self, name: str, low: int, high: int) -> "pd.Series":
         """FedRes at the lower delay less FedRes at the higher, at the number of Figure 5."""
         p = min(self.values(name, "delay", "clients"), default=None)
         a, b = (self.get(name, "clients-delay", self.form, p, tau) for tau in (low, high))
-        return self.paired(a, b)
+        return a - b
 
-    def recovery(self, name: str) -> Interval | None:
+    def recovery(self, name: str) -> Difference:
         """How much less a delay of 80 costs with the most clients than with the fewest."""
-        counts = self.values(name, "clients-delay", "clients") or [0]
-        lost = [
+        few, *_, most = self.values(name, "clients-delay", "clients") or [0, 0]
+        with_few, with_most = (
             self.get(name, "clients", self.form, p)
             - self.get(name, "clients-delay", self.form, p, 80)
-            for p in (counts[0], counts[-1])
-        ]
-        return self.paired(*lost)
+            for p in (few, most)
+        )
+        confounded = self.fewer_samples(name, "clients", few, most)
+        return Difference(name, with_few - with_most, confounded)
 
-    def harm(self, ones: Sequence[str], others: Sequence[str]) -> Interval | None:
+    def harm(self, ones: Sequence[str], others: Sequence[str]) -> "pd.Series":
         """The mean loss at delay 200 over some sets less that over others, by seed."""
         import pandas as pd
 
-        means = [
-            pd.DataFrame({name: self.decays(name, self.form) for name in self.of(names)}).mean(
+        one, other = (
+            pd.DataFrame({name: self.decay(name, self.form) for name in self.of(names)}).mean(
                 axis=1
             )
             for names in (ones, others)
-        ]
-        return self.paired(*means)
+        )
+        return one - other
+
+    def both(self, ones: Sequence[str], others: Sequence[str]) -> str:
+        """Two groups of sets in words, those of them that are here."""
+        return " less ".join("+".join(self.of(names)) for names in (ones, others))
 
     def claim(
         self,
         section: str,
         statement: str,
         measured: str,
-        differences: Differences,
+        differences: Iterable[Difference],
         bound: float = 0.0,
-        over: Callable[..., bool] = all,
+        quantifier: Quantifier = "all",
     ) -> Claim | None:
-        """Judge each difference, then the claim: all of them must hold, or any."""
-        findings = tuple(
-            Finding(where, difference, above(difference, bound))
-            for where, difference in differences
-            if difference is not None
-        )
+        """A claim with what was found of it, not ruled on yet; None where nothing was."""
+        findings = []
+        for where, by_seed, confounded in differences:
+            values = by_seed.dropna()
+            if len(values):
+                verdict: Ruling = "confounded" if confounded else "undecided"
+                chance = _chance(values.to_numpy(float), bound)
+                found = Finding(where, interval(values), chance, verdict, confounded)
+                findings.append(found)
         if not findings:
             return None
-        verdicts = [finding.verdict for finding in findings]
-        verdict: Ruling = "undecided"
-        if over(one == "holds" for one in verdicts):
-            verdict = "holds"
-        elif (any if over is all else all)(one == "does not hold" for one in verdicts):
-            verdict = "does not hold"
-        return Claim(section, statement, measured, findings, verdict)
+        named = [name for name in (*TYPE_2, *TYPE_1) if name in statement] or [*TYPE_2, *TYPE_1]
+        here = {one.where.split(",")[0] for one in findings}
+        run = [name for name in named if name in here]
+        sets = f"{len(run)} of {len(named)} sets run" if run and len(run) < len(named) else ""
+        return Claim(
+            section, statement, measured, bound, tuple(findings), "undecided", quantifier, sets
+        )
+
+
+def _chance(values: F64, bound: float) -> float:
+    """Two-sided p-value of Student's test that the mean is the bound; NaN becomes 1."""
+    from scipy import stats
+
+    if len(values) < 2 or (values == bound).all():
+        return 1.0
+    if (values == values[0]).all():
+        return 0.0
+    return float(stats.ttest_1samp(values, bound).pvalue)
 
 
 def _minus(differences: Differences) -> Differences:
-    return [(where, found and Interval(-found.mean, found.half)) for where, found in differences]
+    return [one._replace(by_seed=-one.by_seed) for one in differences]
 
 
 def _points(share: float) -> str:

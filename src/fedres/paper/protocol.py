@@ -1,17 +1,19 @@
 """What is run for each figure of the paper (sections 6.3 to 6.5, appendix E), and beyond it.
 
 T = 500 rounds, N0 = 30, accuracy on test rows of the client's own two classes. Independent is
-without delay, as in the paper. FedRes is run in two forms: ``aligned``, the paper's Algorithms 3
-and 4 by plain SGD with the step size of Theorem 2, and ``arrival``, the library's default with
-the adaptive step.
+without delay, as in the paper. FedRes is run in three forms: ``aligned``, the paper's Algorithms 3
+and 4 by plain SGD with the step sizes of Theorem 2; and with the adaptive step ``arrival``, the
+library's default, and ``late``, what an implementation on Vowpal Wabbit does. What the paper does
+not state comes from a `Reading`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
 
 from fedres.core.sgd import Alignment
+from fedres.paper.readings import READING_SEEDS_FROM, Reading
 from fedres.simulation.settings import Method
 from fedres.simulation.split import federate
 from fedres.simulation.sweep import Case, dataset
@@ -23,7 +25,6 @@ DELAYS = (0, 10, 20, 40, 80, 120, 160, 200)
 BITS = (1, 2, 3, 4, 6, 8, 16, 32)
 BATCHES = (1, 2, 5, 10, 25)
 ERM_BATCHES, ERM_RIDGE, ERM_WIDEST = (10, 25), 1.0, 64  # beyond, a run of ERM takes minutes
-VW_DEFAULT_ETA = 10.0
 
 FIGURES = {
     "overall": "Figures 1 and 2: accuracy without delay",
@@ -33,7 +34,8 @@ FIGURES = {
     "bits": "Beyond the paper: bits a residual",
     "bytes": "Beyond the paper: accuracy against bytes sent, with batches of 1 to 25 samples",
     "local-all": "Beyond the paper: local models on all features",
-    "vw-default": "Figures 1 and 2 again, with Vowpal Wabbit's default step size",
+    "newcomers": "Beyond the paper: the first samples of clients that join later",
+    "readings": "What depends on what the paper does not state",
     "appendix-c": "Figures 6 and 7: SGD, ERM and fictitious play",
     "regret": "Measured regret, beside Theorem 2",
 }
@@ -58,12 +60,18 @@ SCHEMES = {
         Scheme("central", "Central", "central", "arrival", "adaptive"),
         Scheme("aligned", "FedRes, aligned (paper)", "fedres", "aligned", "sgd"),
         Scheme("arrival", "FedRes, arrival (default)", "fedres", "arrival", "adaptive"),
+        Scheme("late", "FedRes, late examples", "fedres", "late", "adaptive"),
+        Scheme("gradients", "FedRes, late gradients", "fedres", "aligned", "adaptive"),
         Scheme("arrival-2", "FedRes, arrival, 2-bit residuals", "fedres", "arrival", "adaptive"),
         Scheme("erm", "FedRes.ERM", "fedres-erm", "arrival", "adaptive"),
     )
 }
-EVERYWHERE = ("independent", "central", "aligned", "arrival")
-ADAPTIVE = ("independent", "central", "arrival")
+BASELINES = ("independent", "central")
+
+
+def forms(reading: Reading) -> tuple[str, ...]:
+    """The forms of FedRes that are run under a reading."""
+    return ("aligned", "arrival", "late", *(["gradients"] if reading.late == "gradients" else []))
 
 
 @dataclass(frozen=True)
@@ -112,9 +120,12 @@ def possible_clients(data: str, most: int) -> int:
     return 0
 
 
+Tagged = tuple[dict[str, Any], Case]
+
+
 def cases(
-    figure: str, data: str, sizes: StepSizes, many: int, seeds: int
-) -> Iterator[tuple[dict[str, Any], Case]]:
+    figure: str, data: str, sizes: StepSizes, many: int, seeds: int, reading: Reading
+) -> Iterator[Tagged]:
     """All runs of one data set in one figure, with the scheme each belongs to.
 
     `many` stands for P = 50 where a set cannot supply that many clients.
@@ -122,23 +133,23 @@ def cases(
 
     def runs(
         schemes: Iterable[str], clients: Iterable[int], delays: Iterable[int] = (0,), **changes: Any
-    ) -> Iterator[tuple[dict[str, Any], Case]]:
+    ) -> Iterator[Tagged]:
         for p, delay, scheme, seed in product(clients, delays, schemes, range(seeds)):
-            s, (eta, local_eta) = SCHEMES[scheme], sizes.etas(scheme, p, delay)
-            settings = {"eta": eta, "local_eta": local_eta} | changes
-            case = Case(data, p, seed, s.method, delay, s.alignment, s.step, **settings)
-            yield {"figure": figure, "scheme": scheme}, case
+            case = case_of(reading, data, p, seed, scheme, delay, *sizes.etas(scheme, p, delay))
+            tags = {"figure": figure, "scheme": scheme, "reading": reading.name}
+            yield tags, replace(case, **changes)
 
     both = dict.fromkeys((many, min(FEW, many)))
     grid = [p for p in CLIENTS if p in sizes.aligned]
+    everywhere = (*BASELINES, *forms(reading))
     if figure == "overall":
-        yield from runs(EVERYWHERE, both)
+        yield from runs(everywhere, both)
     elif figure == "clients":
-        yield from runs(EVERYWHERE, grid)
+        yield from runs(everywhere, grid)
     elif figure == "delay":
-        yield from runs(EVERYWHERE, [many], DELAYS)
+        yield from runs(everywhere, [many], DELAYS)
     elif figure == "clients-delay":
-        yield from runs(EVERYWHERE, grid, (20, 80))
+        yield from runs(everywhere, grid, (20, 80))
     elif figure == "bits":
         yield from runs(["central"], [many], [20])
         for bits in BITS:
@@ -151,6 +162,47 @@ def cases(
             for batch in ERM_BATCHES:
                 yield from runs(["erm"], [many], [20], batch=batch, ridge=ERM_RIDGE)
     elif figure == "local-all":
-        yield from runs(ADAPTIVE, both, local="all")
-    elif figure == "vw-default":
-        yield from runs(ADAPTIVE, both, eta=VW_DEFAULT_ETA)
+        yield from runs([*BASELINES, reading.form], both, local="all")
+
+
+def case_of(
+    reading: Reading,
+    data: str,
+    clients: int,
+    seed: int,
+    scheme: str,
+    delay: int,
+    eta: float,
+    local_eta: float | None = None,
+) -> Case:
+    """One run of a scheme under a reading."""
+    s = SCHEMES[scheme]
+    # Central has no examples that could wait at clients; its gradients can be late.
+    late = scheme == "central" and reading.late == "gradients"
+    alignment: Alignment = "aligned" if late else s.alignment
+    return Case(
+        data, clients, seed, s.method, delay, alignment, s.step, eta,
+        local_eta=local_eta, **reading.settings(data),
+    )  # fmt: skip
+
+
+def cases_of_readings(
+    readings: Iterable[Reading],
+    many: Mapping[str, int],
+    etas: Mapping[tuple[str, str], Mapping[str, float]],
+    seeds: int,
+) -> Iterator[Tagged]:
+    """All runs of the figure of readings: three schemes without delay, FedRes also with.
+
+    `etas` are the adaptive step sizes of a reading and set, a method.
+    """
+    for reading, (data, clients) in product(readings, many.items()):
+        if (reading.name, data) in etas:
+            for scheme, delay in (
+                *((s, 0) for s in (*BASELINES, reading.form)),
+                (reading.form, 200),
+            ):
+                eta = etas[reading.name, data][SCHEMES[scheme].method]
+                for seed in range(READING_SEEDS_FROM, READING_SEEDS_FROM + seeds):
+                    tags = {"figure": "readings", "scheme": scheme, "reading": reading.name}
+                    yield tags, case_of(reading, data, clients, seed, scheme, delay, eta)

@@ -2,23 +2,26 @@
 
 Synthetic data that meet the paper's assumptions: features uniform in the unit ball, labels
 u^g.x^g + u_i.x^l plus bounded noise, models in a ball that holds the truth, all samples
-independent. FedRes.SGD in its aligned form, plain SGD. Regret is against the best joint pair in
-hindsight. The step size of each point is the best of a grid on seeds that are not drawn:
-Theorem 2's own, with bounds for constants, is far from the best one at any T that can be run.
+independent. FedRes.SGD by plain SGD, in its aligned form and, beside it, by the other rules.
+Regret is against the best joint pair in hindsight. The step size of each point is the best of a
+grid on seeds that are not drawn: Theorem 2's own, with bounds for constants, is far from the best
+one at any T that can be run.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedres.core.sgd import ALIGNMENTS, Alignment
 from fedres.core.steps import Sgd
 from fedres.core.types import F64
 from fedres.simulation.engine import simulate
 from fedres.simulation.federation import Federation
 from fedres.simulation.intervals import Interval, interval
-from fedres.simulation.parallel import map_in_order
+from fedres.simulation.run_store import RunStore
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +35,8 @@ BATCHES = (10, 50)
 GRID = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)  # of 2 b / sqrt(T)
 TUNING_SEEDS = (10_000, 10_001)
 MOST_SEEDS = 10
+OTHERS: tuple[Alignment, ...] = ("asymmetric", "late", "arrival")  # than the theorem's
+LAGS, LAG_ROUNDS = (0, 5, 10, 20, 50, 100, 200), 2000
 
 
 @dataclass(frozen=True)
@@ -43,10 +48,19 @@ class Point:
     clients: int = 10
     delay: int = 0
     batch: int = 1
+    alignment: Alignment = "aligned"
 
 
 POINTS = (
     *(Point("delay", rounds, delay=tau) for rounds in ROUNDS for tau in DELAYS),
+    *(
+        Point("delay", rounds, delay=tau, alignment=rule)
+        for rounds, tau, rule in product(ROUNDS[:-1], DELAYS[1:], OTHERS)
+    ),
+    *(
+        Point("lag", LAG_ROUNDS, delay=tau, alignment=rule)
+        for tau, rule in product(LAGS, ALIGNMENTS)
+    ),
     *(Point("batch", rounds, batch=b) for rounds in ROUNDS for b in BATCHES),
     *(Point("clients", 1000, clients=clients) for clients in CLIENTS),
 )
@@ -80,7 +94,7 @@ def measure(job: tuple[Point, int, float]) -> float:
         "fedres",
         rounds=point.rounds,
         delay=point.delay,
-        alignment="aligned",
+        alignment=point.alignment,
         step=Sgd(eta),
         batch=point.batch,
         radius=RADIUS,
@@ -93,17 +107,20 @@ def measure(job: tuple[Point, int, float]) -> float:
 def regret(
     seeds: int = MOST_SEEDS,
     points: Sequence[Point] = POINTS,
+    store: RunStore | None = None,
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> "pd.DataFrame":
     """One row a point and seed: the point, eta, and the regret measured."""
     import pandas as pd
 
+    store = store or RunStore(None)
+
     def all_of(jobs: list[tuple[Point, int, float]], what: str) -> list[float]:
-        return map_in_order(measure, jobs, n_jobs, what if progress else None)
+        return store.map(measure, jobs, n_jobs, what if progress else None)
 
     grid = [
-        (point, factor * 2 * point.batch / np.sqrt(point.rounds))
+        (point, float(factor * 2 * point.batch / np.sqrt(point.rounds)))
         for point in points
         for factor in GRID
     ]

@@ -1,15 +1,13 @@
 """Run the paper's experiments and judge its claims."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from fedres.core.source import digest, digest_of_package
-from fedres.paper import appendix_c
-from fedres.paper import regret_study as regret
+from fedres.paper.appendix_c import appendix_c
 from fedres.paper.claims import Claim, judge_claims
+from fedres.paper.newcomers import Newcomers, newcomers
 from fedres.paper.protocol import (
     CLIENTS,
     FIGURES,
@@ -17,17 +15,24 @@ from fedres.paper.protocol import (
     SETS,
     SYNTHETIC,
     StepSizes,
+    Tagged,
     cases,
+    cases_of_readings,
+    forms,
     possible_clients,
 )
-from fedres.paper.tuning import tune
+from fedres.paper.readings import READINGS, Reading, find_reading
+from fedres.paper.regret_study import regret
+from fedres.paper.tuning import tune, tune_adaptive
 from fedres.simulation.parallel import count_cores
 from fedres.simulation.run_store import RunStore
 from fedres.simulation.settings import choose
-from fedres.simulation.sweep import Backend, Case, dataset, run_cases
+from fedres.simulation.sweep import Backend, Case, dataset, fingerprint, run_cases
 
 if TYPE_CHECKING:
     import pandas as pd
+
+STUDIES: dict[str, Callable[..., "pd.DataFrame"]] = {"appendix-c": appendix_c, "regret": regret}
 
 
 @dataclass
@@ -67,7 +72,9 @@ class Reproduction:
     sizes: dict[str, StepSizes]
     notes: dict[str, str]  # per set, what a figure must say of it
     claims: dict[str, list[Claim]]  # per form of FedRes
-    synthetic: "dict[str, pd.DataFrame]"  # tables of the figures that need no data set
+    reading: Reading
+    missing: dict[tuple[str, str], str]  # why a reading cannot be run on a set
+    studies: "dict[str, pd.DataFrame]"  # tables of the figures that are no sweeps
     cost: Meter  # of what was computed anew
 
 
@@ -88,6 +95,7 @@ def reproduce(
     figures: Sequence[str] | None = None,
     *,
     seeds: int = 50,
+    reading: Reading | str = "library",
     store: RunStore | None = None,
     n_jobs: int | None = None,
     backend: Backend = "joblib",
@@ -96,14 +104,16 @@ def reproduce(
     """Run the experiments behind these figures of `fedres.paper.protocol.FIGURES`, or behind all.
 
     On these data sets, or all of the paper's that are here; each number is an average over so many
-    seeds. A store keeps finished runs.
+    seeds. What the paper does not state is as a `Reading` has it; the figure ``readings`` compares
+    all of them, and this one. A store keeps finished runs.
     """
     wanted = list(figures) if figures is not None else list(FIGURES)
     for figure in wanted:
         choose("figure", figure, tuple(FIGURES))
     choose("backend", backend, ("joblib", "ray"))
-    swept = [figure for figure in wanted if figure not in SYNTHETIC]
-    names = (list(data) if data is not None else sets_here()) if swept else []
+    reading = find_reading(reading) if isinstance(reading, str) else reading
+    with_data = [figure for figure in wanted if figure not in SYNTHETIC]
+    names = (list(data) if data is not None else sets_here()) if with_data else []
     if seeds < 2:
         raise ValueError(f"seeds must be at least 2, to have intervals, not {seeds}")
     import pandas as pd
@@ -125,23 +135,51 @@ def reproduce(
             raise ValueError(
                 f"{name} has too few rows for even {min(CLIENTS)} clients: leave it out"
             )
-    synthetic = {
-        name: _kept(store, name, seeds, n_jobs, progress) for name in wanted if name in SYNTHETIC
-    }
-    if not swept:
-        empty = pd.DataFrame()
-        return Reproduction(empty, tuple(wanted), (), seeds, {}, {}, {}, {}, synthetic, meter)
-    grid = bool({"clients", "clients-delay"} & set(swept))
-    sizes = tune(names, many, grid, run)
-    tagged = [
-        pair
-        for figure in swept
-        for name in names
-        for pair in cases(figure, name, sizes[name], many[name], seeds)
-    ]
-    table = run([case for _, case in tagged], "running the figures")
-    for tag in ("figure", "scheme"):
-        table[tag] = [tags[tag] for tags, _ in tagged]
+        if reading.missing(name):
+            raise ValueError(reading.missing(name))
+    swept = [figure for figure in with_data if figure not in ("readings", "newcomers")]
+    sizes: dict[str, StepSizes] = {}  # of sweeps
+    tagged: list[Tagged] = []
+    if swept:
+        grid = bool({"clients", "clients-delay"} & set(swept))
+        sizes = tune(names, many, grid, run, reading)
+        tagged += [
+            pair
+            for figure in swept
+            for name in names
+            for pair in cases(figure, name, sizes[name], many[name], seeds, reading)
+        ]
+    readings = list({one.name: one for one in (*READINGS.values(), reading)}.values())
+    etas, missing = {}, {}
+    if "readings" in with_data:
+        for one in readings:
+            reasons = {name: one.missing(name) for name in names}
+            missing |= {(one.name, name): reason for name, reason in reasons.items() if reason}
+            here = [name for name, reason in reasons.items() if not reason]
+            chosen = tune_adaptive(here, many, run, one)
+            etas |= {(one.name, name): chosen[name] for name in here}
+        tagged += cases_of_readings(readings, many, etas, seeds)
+    table = pd.DataFrame()
+    if tagged:
+        table = run([case for _, case in tagged], "running the figures")
+        for tag in ("figure", "scheme", "reading"):
+            table[tag] = [tags[tag] for tags, _ in tagged]
+    studies: dict[str, pd.DataFrame] = {}
+    if "newcomers" in with_data:
+        chosen = {name: sizes[name].adaptive for name in sizes}
+        chosen = chosen or tune_adaptive(names, many, run, reading)
+        jobs = [
+            Newcomers(
+                name, fingerprint(name, reading.scale_on(name)), many[name], seed,
+                tuple(sorted(chosen[name].items())), **reading.settings(name),
+            )
+            for name in names
+            for seed in range(seeds)
+        ]  # fmt: skip
+        studies["newcomers"] = newcomers(jobs, store, n_jobs, "newcomers" if progress else None)
+    for name in wanted:
+        if name in SYNTHETIC:
+            studies[name] = STUDIES[name](seeds, store=store, n_jobs=n_jobs, progress=progress)
     return Reproduction(
         table,
         tuple(wanted),
@@ -150,25 +188,9 @@ def reproduce(
         many,
         sizes,
         {name: dataset(name).note for name in names if dataset(name).note},
-        {form: judge_claims(table, form) for form in ("aligned", "arrival")},
-        synthetic,
+        {form: judge_claims(table, form) for form in forms(reading)} if swept else {},
+        reading,
+        missing,
+        studies,
         meter,
     )
-
-
-def _kept(
-    store: RunStore, figure: str, seeds: int, n_jobs: int | None, progress: bool
-) -> "pd.DataFrame":
-    """The table of a figure that needs no data set: from the store, or computed and kept there."""
-    import pandas as pd
-
-    module = appendix_c if figure == "appendix-c" else regret
-    source = Path(module.__file__ or "").read_bytes()
-    key = digest(figure.encode(), str(seeds).encode(), digest_of_package().encode(), source)
-    found = store.get([key])
-    if not found:
-        compute = appendix_c.appendix_c if figure == "appendix-c" else regret.regret
-        table = compute(seeds, n_jobs=n_jobs, progress=progress)
-        store.put({key: {str(column): table[column].tolist() for column in table}})
-        return table
-    return pd.DataFrame(found[key])

@@ -5,13 +5,14 @@ constants of eta and of eta_i (see `protocol.theorem_2`) per data set and number
 first without delay, the second at a delay of 80. All schemes are tuned alike: none is favoured.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedres.paper.protocol import ADAPTIVE, CLIENTS, SCHEMES, StepSizes
+from fedres.paper.protocol import BASELINES, CLIENTS, StepSizes, case_of
+from fedres.paper.readings import Reading
 from fedres.simulation.settings import SGD_METHODS
 from fedres.simulation.sweep import Case, dataset
 
@@ -27,31 +28,44 @@ RATIO = (0.0, 0.5, 1.0)  # eta_i / eta = P to this power
 Run = Callable[[Sequence[Case], str], "pd.DataFrame"]
 
 
-def tune(data: Sequence[str], many: dict[str, int], grid: bool, run: Run) -> dict[str, StepSizes]:
+def tune_adaptive(
+    data: Sequence[str], many: Mapping[str, int], run: Run, reading: Reading
+) -> dict[str, dict[str, float]]:
+    """The adaptive step sizes of a reading: per data set, one a method."""
+    if reading.step != "tuned":
+        return {name: dict.fromkeys(SGD_METHODS, reading.step) for name in data}
+    table = run(
+        [
+            case_of(reading, name, many[name], seed, scheme, 0, eta)
+            for name, scheme, eta, seed in product(
+                data, (*BASELINES, reading.form), ETAS, TUNING_SEEDS
+            )
+        ],
+        f"tuning adaptive steps ({reading.name})",
+    )
+    etas = _best(table, ["data", "method"], ["eta"])
+    return {name: {method: etas[name, method][0] for method in SGD_METHODS} for name in data}
+
+
+def tune(
+    data: Sequence[str], many: dict[str, int], grid: bool, run: Run, reading: Reading
+) -> dict[str, StepSizes]:
     """Choose all step sizes, for the few and the `many` clients or for a grid of numbers.
 
     `many` stands for P = 50 in a set that cannot supply so many clients.
     """
-    table = run(
-        [
-            _case(name, many[name], seed, scheme, 0, eta)
-            for name, scheme, eta, seed in product(data, ADAPTIVE, ETAS, TUNING_SEEDS)
-        ],
-        "tuning adaptive steps",
-    )
-    etas = _best(table, ["data", "method"], ["eta"])
-
+    adaptive = tune_adaptive(data, many, run, reading)
     wanted = {
         name: [p for p in CLIENTS if p <= many[name] or many[name] == 50]
         if grid
         else sorted({min(10, many[name]), many[name]})
         for name in data
     }
-    unit = {name: 1 / _norm(name) for name in data}
+    unit = {name: 1 / _norm(name, reading) for name in data}
 
     def aligned(name: str, p: int, delay: int, etas: Sequence[float]) -> list[Case]:
         return [
-            _case(name, p, seed, "aligned", delay, eta, eta * p**power)
+            case_of(reading, name, p, seed, "aligned", delay, eta, eta * p**power)
             for eta, power, seed in product(etas, RATIO, TUNING_SEEDS)
         ]
 
@@ -76,7 +90,7 @@ def tune(data: Sequence[str], many: dict[str, int], grid: bool, run: Run) -> dic
     second = _best(table, ["data", "clients"], ["eta", "local_eta"])
     return {
         name: StepSizes(
-            {method: etas[name, method][0] for method in SGD_METHODS},
+            adaptive[name],
             {
                 p: (first[name, p][0], second[name, p][0], first[name, p][1], second[name, p][1])
                 for p in wanted[name]
@@ -87,19 +101,6 @@ def tune(data: Sequence[str], many: dict[str, int], grid: bool, run: Run) -> dic
     }
 
 
-def _case(
-    data: str,
-    clients: int,
-    seed: int,
-    scheme: str,
-    delay: int,
-    eta: float,
-    local_eta: float | None = None,
-) -> Case:
-    s = SCHEMES[scheme]
-    return Case(data, clients, seed, s.method, delay, s.alignment, s.step, eta, local_eta=local_eta)
-
-
 def _best(table: "pd.DataFrame", by: list[str], choice: list[str]) -> dict[Any, tuple[float, ...]]:
     """The choice of the highest mean accuracy in each group; groups that cannot run are absent."""
     means = table[table.problem == ""].groupby([*by, *choice]).accuracy.mean()
@@ -107,8 +108,8 @@ def _best(table: "pd.DataFrame", by: list[str], choice: list[str]) -> dict[Any, 
     return {group: place[len(by) :] for group, place in best.items()}
 
 
-def _norm(data: str) -> float:
+def _norm(data: str, reading: Reading) -> float:
     """The mean of ||x||^2 over (at most a thousand of) the rows."""
-    x = dataset(data).x
+    x = dataset(data, reading.scale_on(data)).x
     rows = x[np.linspace(0, len(x) - 1, min(1000, len(x))).astype(int)]
     return float((rows**2).sum(axis=1).mean())

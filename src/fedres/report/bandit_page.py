@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedres.bandits.by_name import PERMUTED
-from fedres.bandits.estimates import Evaluation
+from fedres.bandits.estimates import FEW_CLIENTS, Evaluation
 from fedres.bandits.study import ETAS, LOCAL_ETAS, TUNING_SEEDS, Study
 from fedres.report.bandit_figures import bandit_figures
 from fedres.report.names import NAMES
@@ -21,13 +21,14 @@ from fedres.simulation.settings import Method
 COLUMNS = ("policy", "method", "reward", "FedRes gains", "regret")
 
 
-def write_study(result: Study, path: Path) -> None:
-    """Write a study as a page that opens offline."""
+def write_study(result: Study, path: Path, again: str | None = None) -> None:
+    """Write a study as a page that opens offline; `again` are the options that name its data."""
     write_page(
         path,
         "bandit.html",
         bandit_figures(result).values(),
         result=result,
+        again=again or f"--data {result.data}",
         columns=[*COLUMNS, *(["regret falls as T^"] if result.realizable else [])],
         rows=_rows(result),
         grid={"etas": ETAS, "local": LOCAL_ETAS, "seeds": TUNING_SEEDS},
@@ -51,7 +52,7 @@ def print_study(result: Study) -> None:
             console.print(fall)
     console.print(
         "Averages of all decisions, with 95% intervals over seeds; gains of FedRes are paired by "
-        "seed. Regret is against the best pair of models.",
+        f"seed. Regret is against the best {'offered' if result.offers else 'pair of models'}.",
         style="dim",
     )
 
@@ -63,21 +64,28 @@ def print_evaluations(log: Path, found: dict[tuple[str, Method], Evaluation]) ->
         [
             policy,
             NAMES[method],
-            *(str(one) for one in (result.ips, result.snips, result.dr)),
+            *(
+                "refused" if result.refusal else str(one)
+                for one in (result.ips, result.snips, result.dr)
+            ),
             f"{result.effective:,.0f}",
         ]
         for (policy, method), result in found.items()
     ]
     console = Console(highlight=False)
-    columns = ("policy", "method", "IPS", "SNIPS", "doubly robust", "events")
+    columns = ("policy", "method", "IPS", "SNIPS", "doubly robust", "worth")
     console.print(_table("What each policy would have earned, estimated", columns, rows))
     unknown = f" ({first.left_out:,} more have no known reward)" if first.left_out else ""
     console.print(
         f"In {log} its own policy earned {first.logged} in {first.events:,} decisions{unknown}.",
     )
+    for (policy, method), result in found.items():
+        if result.refusal:
+            console.print(f"No estimate for {policy}, {NAMES[method]}: {result.refusal}.")
+    about = f"clients like these {first.clients}" if first.clients >= FEW_CLIENTS else "its clients"
     console.print(
-        "95% intervals over decisions. Policies learn while the log is replayed. Events: how "
-        "many decisions of its own the log is worth to a policy; distrust estimates from few.",
+        f"95% intervals about {about}. Policies learn while the log is replayed. Worth: how many "
+        "decisions of its own the log is worth to a policy.",
         style="dim",
     )
 

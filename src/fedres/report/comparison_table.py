@@ -12,7 +12,7 @@ from fedres.simulation.comparison import SimulatedComparison
 def print_comparison(result: SimulatedComparison) -> None:
     """Print a comparison and its verdict."""
     table = terminal_table(
-        ("method", "accuracy", "loss", "sent up", "sent down", "seconds"),
+        ("method", "accuracy", "loss", "hurt", "sent up", "sent down"),
         comparison_rows(result),
         ("method",),
         title=f"{result.data}: {result.clients} clients, {result.rounds} rounds, round-trip delay "
@@ -21,9 +21,10 @@ def print_comparison(result: SimulatedComparison) -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print(result.verdict())
+    console.print(result.hurt())
     console.print(
-        "Test accuracy and progressive loss with 95% intervals over seeds; bytes of one run, "
-        "seconds of all.",
+        "Test accuracy and progressive loss with 95% intervals over seeds; clients hurt: over "
+        "2% more loss than alone; bytes of one run.",
         style="dim",
     )
 
@@ -35,18 +36,22 @@ def comparison_rows(result: SimulatedComparison) -> list[list[str]]:
             NAMES[method],
             str(result.score(method, "accuracy")),
             str(result.score(method, "loss")),
+            "" if method == "independent" else f"{result.worse_off(method):.1%}",
             decimal(outcome.bytes_up),
             decimal(outcome.bytes_down),
-            f"{outcome.seconds:.3f}",
         ]
         for method, outcome in result.outcomes.items()
     ]
 
 
 def print_claims(result: Reproduction) -> None:
-    """Print the verdict on every claim, for both forms of FedRes."""
+    """Print the verdict on every claim, for each form of FedRes."""
     rows = [
-        (claims[0].section, claims[0].statement, *(_coloured(claim.verdict) for claim in claims))
+        (
+            claims[0].section,
+            claims[0].statement + (f" ({claims[0].sets})" if claims[0].sets else ""),
+            *(_coloured(claim.verdict) for claim in claims),
+        )
         for claims in zip(*result.claims.values(), strict=True)
     ]
     console = Console(highlight=False)
@@ -60,5 +65,5 @@ def print_claims(result: Reproduction) -> None:
 
 
 def _coloured(verdict: str) -> str:
-    colour = {"holds": "green", "does not hold": "red"}.get(verdict, "yellow")
+    colour = {"holds": "green", "does not hold": "red", "undecided": "yellow"}.get(verdict, "dim")
     return f"[{colour}]{verdict}[/{colour}]"

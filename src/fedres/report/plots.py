@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedres.report.names import COLOURS, NAMES
-from fedres.simulation.comparison import SimulatedComparison
+from fedres.simulation.comparison import MARGIN, SimulatedComparison
 from fedres.simulation.intervals import band, interval
 
 STYLE: dict[Any, Any] = {
@@ -60,18 +60,21 @@ def loss_plot(result: SimulatedComparison) -> Figure:
 
 @styled
 def clients_plot(result: SimulatedComparison) -> Figure:
-    """For how many clients FedRes pays, and by how much."""
+    """How many clients lose more than alone, and by how much."""
     figure, axes = one_panel()
-    fedres = result.outcomes["fedres"].accuracy_per_client
-    alone = result.outcomes["independent"].accuracy_per_client
-    gains = 100 * (fedres - alone).ravel()
-    edge = 2 * np.ceil(max(2.0, float(np.abs(gains).max())) / 2) + 1
-    axes.hist(gains, bins=np.arange(-edge, edge + 1, 2).tolist(), color=COLOURS["fedres"])
+    axes.axvspan(100 * MARGIN, 1000, color="#dc2626", alpha=0.06, lw=0)
     axes.axvline(0, color="black", lw=0.8)
-    better, worse = (gains > 0).mean(), (gains < 0).mean()
-    axes.set(title=f"{better:.0%} of clients gain over Independent, {worse:.0%} lose")
-    axes.set(xlabel="test accuracy of FedRes less Independent (points)")
-    axes.set(ylabel="clients, all seeds")
+    for method in ("central", "fedres", "mixture"):
+        excess = np.sort(100 * result.excess_over_alone(method).ravel())
+        share = np.arange(1, len(excess) + 1) / len(excess)
+        hurt = result.worse_off(method)
+        label = f"{NAMES[method]}: {hurt:.0%} worse off"
+        axes.plot(excess, 100 * share, color=COLOURS[method], lw=1.8, label=label)
+    axes.set_xlim(-60, 100)
+    title = f"Clients hurt: over {MARGIN:.0%} more loss than alone (shaded)"
+    axes.set(title=title, xlabel="progressive loss over that of Independent (% more)")
+    axes.set(ylabel="clients with at most that (%), all seeds")
+    axes.legend(loc="lower right")
     return figure
 
 

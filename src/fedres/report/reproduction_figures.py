@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from fedres.paper.newcomers import LABELS as JOINING
 from fedres.paper.protocol import FIGURES, SCHEMES
 from fedres.paper.reproduction import Reproduction
+from fedres.report.claim_figures import differences_figure, readings_figure
 from fedres.report.names import COLOURS
 from fedres.report.plots import draw_band, styled
-from fedres.report.theory_figures import appendix_c_figures, regret_figure
+from fedres.report.theory_figures import appendix_c_figures, regret_figure, rules_figure
 from fedres.simulation.intervals import interval
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ LINES: dict[str, dict[str, Any]] = {
     "central": {"color": COLOURS["central"], "marker": "^"},
     "aligned": {"color": "#9333ea", "marker": "D", "linestyle": "--"},
     "arrival": {"color": COLOURS["fedres"], "marker": "o"},
+    "late": {"color": "#db2777", "marker": "X"},
+    "gradients": {"color": "#7f1d1d", "marker": "*", "linestyle": "--"},
     "arrival-2": {"color": "#0d9488", "marker": "v"},
     "erm": {"color": "#15803d", "marker": "P"},
 }
@@ -42,13 +46,27 @@ def draw(result: Reproduction) -> list[Drawn]:
 
 
 def _draw(result: Reproduction) -> Iterator[Drawn]:
+    if any(result.claims.values()):
+        title = (
+            "What the claims test: differences paired by seed, less the bound they should exceed"
+        )
+        yield "differences", title, *differences_figure(result.claims, title)
     for name in result.figures:
         title = FIGURES[name]
         if name == "appendix-c":
-            yield from appendix_c_figures(result.synthetic[name])
+            yield from appendix_c_figures(result.studies[name])
             continue
         if name == "regret":
-            yield name, title, *regret_figure(result.synthetic[name])
+            yield name, title, *regret_figure(result.studies[name])
+            rules = "Measured regret of the four rules: the comparison that the paper leaves open"
+            yield "regret-rules", rules, *rules_figure(result.studies[name])
+            continue
+        if name == "readings":
+            yield name, title, *readings_figure(result)
+            continue
+        if name == "newcomers":
+            numbers = result.studies[name]
+            yield name, title, _newcomers(result, numbers, title), numbers
             continue
         numbers = summarise(result.table[result.table.figure == name])
         if name in AXES:
@@ -107,12 +125,46 @@ def _star(result: Reproduction, name: str) -> str:
     return " (sample)" if name in result.notes else ""
 
 
-def _panels(result: Reproduction, numbers: "pd.DataFrame", x: str, title: str) -> Figure:
-    """A panel a data set, a line with its band a scheme."""
+def _newcomers(result: Reproduction, numbers: "pd.DataFrame", title: str) -> Figure:
+    """A panel a data set, a line with its band a way to begin."""
+    figure, grid = _grid(result)
+    looks = {
+        "fedres": LINES["arrival"],
+        "central": LINES["central"],
+        "independent": LINES["independent"],
+        "together": {"color": "#9333ea", "linestyle": "--"},
+    }
+    for axes, name in zip(grid.flat, result.data, strict=False):
+        for line, look in looks.items():
+            part = numbers[(numbers.data == name) & (numbers.line == line)]
+            drawn = {"ls": look.get("linestyle", "-"), "lw": 1.5, "label": JOINING[line]}
+            draw_band(axes, part.samples, part.accuracy, part.half, look["color"], 0.18, **drawn)
+        axes.set(xlabel="samples since joining", title=name + _star(result, name))
+        axes.set(xscale="log", xticks=[1, 2, 5, 10, 20, 60])
+        axes.set_xticklabels(["1", "2", "5", "10", "20", "60"])
+        axes.minorticks_off()
+        if axes in grid[:, 0]:
+            axes.set_ylabel("accuracy so far")
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    figure.suptitle(f"{title} (95% bands over {result.seeds} seeds)", fontweight="bold")
+    return figure
+
+
+def _grid(result: Reproduction) -> tuple[Figure, Any]:
+    """An empty panel a data set."""
     columns = min(4, len(result.data))
     rows = ceil(len(result.data) / columns)
     figure = Figure(figsize=(3.1 * columns + 0.6, 2.7 * rows + 0.9), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
+    for axes in list(grid.flat)[len(result.data) :]:
+        axes.set_visible(False)
+    return figure, grid
+
+
+def _panels(result: Reproduction, numbers: "pd.DataFrame", x: str, title: str) -> Figure:
+    """A panel a data set, a line with its band a scheme."""
+    figure, grid = _grid(result)
     schemes = [name for name in SCHEMES if name in set(numbers.scheme)]
     for axes, name in zip(grid.flat, result.data, strict=False):
         mine = numbers[numbers.data == name]
@@ -129,8 +181,6 @@ def _panels(result: Reproduction, numbers: "pd.DataFrame", x: str, title: str) -
         axes.set(xlabel=AXIS_LABELS[x], title=name + _star(result, name) + fixed)
         if axes in grid[:, 0]:
             axes.set_ylabel("test accuracy")
-    for axes in list(grid.flat)[len(result.data) :]:
-        axes.set_visible(False)
     _legend(figure, schemes)
     figure.suptitle(f"{title} (95% bands over {result.seeds} seeds)", fontweight="bold")
     return figure

@@ -1,13 +1,16 @@
 """The report of a reproduction: figures, numbers, claims and one page."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from fedres.paper.protocol import CLIENTS, EVERYWHERE, SCHEMES, VW_DEFAULT_ETA
+from fedres.paper.claims import Ruling
+from fedres.paper.protocol import BASELINES, CLIENTS, SCHEMES, forms
+from fedres.paper.readings import READING_SEEDS_FROM, READINGS, VW_DEFAULT_ETA, Reading
 from fedres.paper.reproduction import Reproduction
 from fedres.paper.tuning import TUNING_SEEDS
 from fedres.report.page import write_page
@@ -38,15 +41,18 @@ def write_reproduction(result: Reproduction, folder: Path) -> Path:
         result=result,
         rows=list(_summary(result)),
         schemes=SCHEMES,
-        columns=EVERYWHERE,
+        columns=(*BASELINES, *forms(result.reading)),
         drawings=drawings,
         forms={form: SCHEMES[form].label for form in result.claims},
-        counts={form: _count(result, form) for form in result.claims},
+        counts={form: count_in_words(_verdicts(result, form)) for form in result.claims},
+        readings=list({one.name: one for one in (*READINGS.values(), result.reading)}.values()),
+        again=_options(result.reading),
         redraws=_redraws(result),
         protocol={
             "clients": CLIENTS,
             "tuning": f"{TUNING_SEEDS[0]} to {TUNING_SEEDS[-1]}",
             "vw_eta": VW_DEFAULT_ETA,
+            "reading_seeds": READING_SEEDS_FROM,
         },
     )
     return path
@@ -59,7 +65,7 @@ def claims_as_dicts(result: Reproduction) -> dict[str, list[dict[str, Any]]]:
 
 def _summary(result: Reproduction) -> Any:
     """Accuracy without delay at the most clients, a row a data set."""
-    for name in result.data:
+    for name in result.data if result.claims else ():
         table = result.table
         mine = table[(table.data == name) & (table.delay == 0) & (table.residual_bits == 32)]
         mine = mine[mine.figure.isin(["overall", "delay", "clients"])]
@@ -72,12 +78,44 @@ def _summary(result: Reproduction) -> Any:
             yield {"data": name, "clients": result.many[name], "cells": cells, "best": best}
 
 
-def _count(result: Reproduction, form: str) -> str:
-    verdicts = [claim.verdict for claim in result.claims[form]]
-    return ", ".join(
-        f"{verdicts.count(verdict)} {verdict}"
-        for verdict in ("holds", "does not hold", "undecided")
-    ).replace("holds", "hold", 1)
+def _verdicts(result: Reproduction, form: str) -> list[Ruling]:
+    return [claim.verdict for claim in result.claims[form]]
+
+
+def count_in_words(verdicts: Sequence[Ruling]) -> str:
+    """How many claims hold, and how many do not.
+
+    Examples
+    --------
+    >>> count_in_words(["holds", "undecided", "does not hold", "does not hold"])
+    '1 holds, 2 do not hold, 1 is undecided'
+    """
+    words: dict[Ruling, tuple[str, str]] = {
+        "holds": ("holds", "hold"),
+        "does not hold": ("does not hold", "do not hold"),
+        "undecided": ("is undecided", "are undecided"),
+        "confounded": ("is confounded", "are confounded"),
+    }
+    counts = {verdict: verdicts.count(verdict) for verdict in words}
+    return ", ".join(f"{n} {words[verdict][n > 1]}" for verdict, n in counts.items() if n)
+
+
+def _options(reading: Reading) -> str:
+    """A reading as options of the command."""
+    name = reading.name.split(",")[0]
+    base = READINGS[name]
+    changed = {
+        "labels": reading.labels if reading.labels != base.labels else None,
+        "step": reading.step if reading.step != base.step else None,
+        "scale": reading.scale if reading.scale != base.scale else None,
+        "late": reading.late if reading.late != base.late else None,
+    }
+    words = [f"--{key} {value}" for key, value in changed.items() if value is not None]
+    if reading.clip != base.clip:
+        words.append("--clip" if reading.clip else "--no-clip")
+    return "".join(
+        f" {word}" for word in ([f"--reading {name}"] if name != "library" else []) + words
+    )
 
 
 def _redraws(result: Reproduction) -> dict[str, str]:

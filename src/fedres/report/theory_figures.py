@@ -19,6 +19,12 @@ NAMES = {
     "fedres-erm": ("FedRes.ERM", "#15803d"),
     "fictitious-play": ("Fictitious play", "#b91c1c"),
 }
+RULES = {
+    "aligned": ("#9333ea", "D"),
+    "asymmetric": ("#0d9488", "v"),
+    "late": ("#d97706", "s"),
+    "arrival": (COLOURS["fedres"], "o"),
+}
 SHADES = ("#2563eb", "#0d9488", "#9333ea")
 
 
@@ -26,20 +32,22 @@ SHADES = ("#2563eb", "#0d9488", "#9333ea")
 def appendix_c_figures(table: "pd.DataFrame") -> list[tuple[str, str, Figure, "pd.DataFrame"]]:
     """Figure 6, the average loss, and Figure 7, the path of the global model."""
     rollouts = table.seed.nunique()
-    quantiles = table.groupby(["method", "round"])[["loss", "first", "second"]].quantile(
-        np.array([0.1, 0.5, 0.9])
-    )
-    numbers = quantiles.rename_axis(index=["method", "round", "quantile"]).reset_index()
-    wide = numbers.pivot(index=["method", "round"], columns="quantile")
+    groups = table.astype({"loss": float}).groupby(["method", "round"])[["loss", "first", "second"]]
+    wide = groups.quantile(np.array([0.1, 0.5, 0.9])).unstack()
+    for column, mean in groups.mean().items():
+        wide[column, "mean"] = mean
+    numbers = wide.stack(future_stack=True)
+    numbers = numbers.rename_axis(index=["method", "round", "statistic"]).reset_index()
+    shown = f"median with 10% to 90%, and mean (dotted), of {rollouts} rollouts"
 
     figures = []
     title = "Figure 6: average loss of the three algorithms of appendix C"
     figure = Figure(figsize=(7.5, 4.4), layout="constrained")
     axes = figure.subplots()
     for method, (label, colour) in NAMES.items():
-        _curve(axes, wide.loc[method, "loss"], label, colour)
-    axes.set(yscale="log", ylabel="average squared loss so far")
-    axes.set(title=f"{title}\n(median and 10% to 90% of {rollouts} rollouts)")
+        _curve(axes, wide.loc[method, "loss"].dropna(), label, colour)
+    axes.set(xscale="log", yscale="log", ylabel="average squared loss so far")
+    axes.set(title=f"{title}\n({shown})")
     axes.legend()
     figures.append(("appendix-c-loss", title, figure, numbers))
 
@@ -50,29 +58,30 @@ def appendix_c_figures(table: "pd.DataFrame") -> list[tuple[str, str, Figure, "p
     ):
         _curve(axes, wide.loc[method, "first"], "first component: 1 to 0", "#2563eb")
         _curve(axes, wide.loc[method, "second"], "second component: 0 to 1", "#dc2626")
-        axes.set(title=label, ylim=(-1.3, 2.0))
+        axes.plot([0, 0], [1, 0], "k.", ms=7, clip_on=False, zorder=5, label="where it begins")
+        axes.set_xscale("symlog", linthresh=1)
+        ticks = [0, *(10**k for k in range(5) if 10**k <= table["round"].max())]
+        axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+        axes.set(title=label, ylim=(-1.3, 2.0), xlim=(0, None))
     figure.axes[0].set_ylabel("weight")
     figure.axes[0].legend(loc="lower right")
-    figure.suptitle(f"{title} (median and 10% to 90% of {rollouts} rollouts)", fontweight="bold")
+    figure.suptitle(f"{title}\n({shown})", fontweight="bold")
     figures.append(("appendix-c-path", title, figure, numbers))
     return figures
 
 
 def _curve(axes: Axes, part: Any, label: str, colour: str) -> None:
     axes.plot(part.index, part[0.5], color=colour, label=label, lw=1.8)
+    axes.plot(part.index, part["mean"], color=colour, lw=1.1, ls=":")
     axes.fill_between(part.index, part[0.1], part[0.9], color=colour, alpha=0.15, lw=0)
-    axes.set(xscale="log", xlabel="round")
+    axes.set(xlabel="round")
 
 
 @styled
 def regret_figure(table: "pd.DataFrame") -> tuple[Figure, "pd.DataFrame"]:
     """Regret against T and P, and what delays and batches cost as T grows."""
-    keys = ["axis", "rounds", "clients", "delay", "batch", "eta"]
-    numbers = (
-        table.groupby(keys, sort=False)
-        .regret.agg(regret="mean", half=lambda values: interval(values).half, seeds="count")
-        .reset_index()
-    )
+    table = table[table.alignment == "aligned"]
+    numbers = _means(table)
     figure = Figure(figsize=(12.5, 4.3), layout="constrained")
     by_rounds, ratio, by_clients = figure.subplots(1, 3)
     delays = table[table.axis == "delay"]
@@ -126,6 +135,54 @@ def regret_figure(table: "pd.DataFrame") -> tuple[Figure, "pd.DataFrame"]:
     seeds = table.seed.nunique()
     figure.suptitle(f"Regret, measured (95% intervals over {seeds} seeds)", fontweight="bold")
     return figure, numbers
+
+
+@styled
+def rules_figure(table: "pd.DataFrame") -> tuple[Figure, "pd.DataFrame"]:
+    """Regret of the four rules against T, at each delay, and against the delay."""
+    none = table[(table.axis == "delay") & (table.delay == 0)]
+    delays = sorted(table[table.alignment != "aligned"].query("axis == 'delay'").delay.unique())
+    longest = table[table.alignment != "aligned"].query("axis == 'delay'").rounds.max()
+    parts = [
+        (f"Delay {tau}", "rounds", table[(table.axis == "delay") & (table.delay == tau)])
+        for tau in delays
+    ]
+    lag = table[table.axis == "lag"]
+    rounds = int(lag.rounds.iloc[0])
+    parts.append((f"T = {rounds:,}", "delay", lag))
+    figure = Figure(figsize=(4.2 * len(parts), 4.4), layout="constrained")
+    for axes, (title, x, part) in zip(figure.subplots(1, len(parts)), parts, strict=True):
+        means = _means(part[part.rounds <= longest])
+        for rule, (colour, marker) in RULES.items():
+            mine = means[means.alignment == rule].sort_values(x)
+            look = {"label": f"{rule} (Theorem 2)" if rule == "aligned" else rule, "ms": 4}
+            draw_band(axes, mine[x], mine.regret, mine.half, colour, marker=marker, **look)
+        axes.set(yscale="log", title=title, ylabel="average regret")
+        if x == "rounds":
+            base = _means(none[none.rounds <= longest])
+            axes.plot(base.rounds, base.regret, color="black", lw=1, ls=":", label="without delay")
+            axes.set(xscale="log", xlabel="rounds T")
+        else:
+            axes.set(xlabel="round-trip delay (rounds)")
+            axes.set_xscale("symlog", linthresh=5)
+            ticks = sorted(part.delay.unique())
+            axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    figure.axes[0].legend(fontsize=8)
+    seeds = table.seed.nunique()
+    figure.suptitle(
+        f"Regret of the four rules, plain SGD, P = 10 (95% bands over {seeds} seeds)",
+        fontweight="bold",
+    )
+    return figure, _means(table[(table.axis == "lag") | table.delay.isin(delays)])
+
+
+def _means(table: "pd.DataFrame") -> "pd.DataFrame":
+    """Mean regret with its interval, a row a point."""
+    keys = ["axis", "alignment", "rounds", "clients", "delay", "batch", "eta"]
+    means = table.groupby(keys, sort=False).regret.agg(
+        regret="mean", half=lambda values: interval(values).half, seeds="count"
+    )
+    return means.reset_index()
 
 
 def _band(axes: Axes, part: "pd.DataFrame", x: str, label: str, colour: str) -> None:

@@ -13,12 +13,17 @@ from fedres.report.page import write_page
 from fedres.report.plots import draw_band, one_panel, styled
 from fedres.report.verdict_table import NOTE, heads, protocol, rows
 from fedres.tables.column_notes import ColumnReading
-from fedres.tables.table_comparison import METHODS, ComparedMethod, TableComparison
+from fedres.tables.table_comparison import METHODS, ComparedMethod, Example, TableComparison
 from fedres.tables.verdict_words import LABELS, WORDS, shown
 
 AGAINST: tuple[ComparedMethod, ...] = ("central", "independent")
 QUESTIONS = {"central": "does personalisation pay?", "independent": "does sharing pay?"}
 GREY = "#94a3b8"
+SIDES = {
+    "shared": ("shared part", COLOURS["central"]),
+    "client": ("client's own part", COLOURS["independent"]),
+}
+MOST_BARS = 8  # of each side; smaller parts are one
 
 
 def write_verdict(
@@ -33,6 +38,7 @@ def write_verdict(
         errors_plot(verdict),
         rows_plot(verdict),
         *(clients_plot(verdict, m) for m in AGAINST),
+        *(example_plot(verdict, example) for example in verdict.examples),
     ]
     write_page(
         path,
@@ -104,3 +110,45 @@ def clients_plot(verdict: TableComparison, method: ComparedMethod) -> Figure:
     title = f"Against {LABELS[method]}, {counts.gain:,} clients gain and {counts.lose:,} lose"
     axes.set(xlabel=gained, ylabel="clients", title=title)
     return figure
+
+
+@styled
+def example_plot(verdict: TableComparison, example: Example) -> Figure:
+    """What one prediction is made of: bars of the shared part, the client's own, and their sum."""
+    figure, axes = one_panel()
+    bars = [bar for side in SIDES for bar in largest_parts(example, side)]
+    end, named = 0.0, set()
+    for at, (side, _, part) in enumerate(bars):
+        name, colour = SIDES[side]
+        axes.barh(at, part, left=end, color=colour, label=None if name in named else name)
+        named.add(name)
+        place = (max(end, end + part), at)
+        axes.annotate(f"{part:+.3g}", place, (4, -3), textcoords="offset points", fontsize=8)
+        end += part
+        axes.plot([end, end], [at, at + 1], color="black", lw=0.6, alpha=0.5)
+    at = len(bars)
+    axes.plot(end, at, "D", color=COLOURS["fedres"], label="their sum")
+    if example.interval is not None:
+        low, high = example.interval
+        axes.plot([low, high], [at, at], color=COLOURS["fedres"], lw=2.5, label="90% interval")
+    label = f", label {example.label}"
+    if verdict.task == "numbers":
+        axes.axvline(float(example.label), color="black", ls="--", lw=1, label="true label")
+        label = ""
+    axes.set_yticks(range(at + 1), [*(name for _, name, _ in bars), "sum"])
+    axes.set_ylim(at + 0.6, -0.6)
+    axes.margins(x=0.12)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel("in units of the label" if label == "" else "log odds of the second class")
+    axes.set_title(f"{example.why} (client {example.client}{label})")
+    figure.legend(loc="outside lower center", ncols=5, fontsize=8)
+    return figure
+
+
+def largest_parts(example: Example, side: str) -> list[tuple[str, str, float]]:
+    """The parts of one side that matter, in their order, and the sum of all others."""
+    parts = [part for part in example.parts if part[0] == side and part[2]]
+    kept = sorted(parts, key=lambda part: -abs(part[2]))[:MOST_BARS]
+    rest = [part for part in parts if part not in kept]
+    others = [(side, f"{len(rest)} others", sum(part for *_, part in rest))] if rest else []
+    return [part for part in parts if part in kept] + others

@@ -1,9 +1,9 @@
-"""Independent, Central and FedRes side by side on the same federations."""
+"""Independent, Central, FedRes and their mixture side by side on the same federations."""
 
 from dataclasses import dataclass, fields
 from functools import partial
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from fedres.simulation.settings import SGD_METHODS, Method, at_least_1
 from fedres.simulation.split import federate
 
 METRICS = ("accuracy", "loss")  # on test rows; progressive
+COMPARED: tuple[Method, ...] = (*SGD_METHODS, "mixture")
+MARGIN = 0.02  # so much more loss than alone is no accident
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class MethodOutcome:
     seconds: float
     curves: F64  # (seeds, rounds): average loss up to each round
     accuracy_per_client: F64  # (seeds, clients)
+    loss_per_client: F64  # the same of the progressive loss
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class SimulatedComparison:
     seeds: int
     rounds: int
     alignment: Alignment
+    local: Literal["rest", "all"]
     outcomes: dict[Method, MethodOutcome]
 
     @property
@@ -58,6 +62,25 @@ class SimulatedComparison:
         """Accuracy of FedRes less that of another method, paired by seed."""
         return interval(self.outcomes["fedres"].accuracy - self.outcomes[method].accuracy)
 
+    def excess_over_alone(self, method: Method) -> F64:
+        """How much more a client loses than alone, as a share of that: (seeds, clients)."""
+        alone = self.outcomes["independent"].loss_per_client
+        return np.asarray(self.outcomes[method].loss_per_client / alone - 1, np.float64)
+
+    def worse_off(self, method: Method) -> float:
+        """The share of clients that lose over 2% more than alone."""
+        return float((self.excess_over_alone(method) > MARGIN).mean())
+
+    def hurt(self) -> str:
+        """In words: who is worse off than alone, and by how much."""
+        parts = []
+        for method, name in (("fedres", "FedRes"), ("mixture", "the mixture")):
+            excess = self.excess_over_alone(method)  # type: ignore[arg-type]
+            hurt = excess[excess > MARGIN]
+            much = f" (half of these by over {np.median(hurt):.0%})" if len(hurt) else ""
+            parts.append(f"{len(hurt) / excess.size:.1%} of clients with {name}{much}")
+        return f"Over {MARGIN:.0%} more loss than alone: {', '.join(parts)}."
+
     def verdict(self) -> str:
         """One sentence: does personal + shared beat only personal and only shared here?"""
         parts = []
@@ -65,13 +88,20 @@ class SimulatedComparison:
             gain = self.gain_over(method)
             relation = gain.in_words("beats", "loses to")
             parts.append(f"{relation} {method} ({gain.times(100):+.1f} points)")
-        return f"On {self.data}, FedRes {' and '.join(parts)}."
+        losses = {method: self.score(method, "loss").mean for method in COMPARED}
+        best = min(losses[method] for method in SGD_METHODS)
+        change = losses["mixture"] / best - 1
+        return (
+            f"On {self.data}, FedRes {' and '.join(parts)}; clients who mix all three lose "
+            f"{abs(change):.1%} {'less' if change <= 0 else 'more'} than with the best of them."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
         return {
             **{field.name: getattr(self, field.name) for field in fields(self)[:-1]},
             "verdict": self.verdict(),
+            "worse_off": {method: self.worse_off(method) for method in self.outcomes},
             "methods": {
                 method: {
                     **self.score(method, "accuracy").named("accuracy"),
@@ -94,10 +124,11 @@ def compare_simulated(
     seeds: int = 20,
     rounds: int = 500,
     alignment: Alignment = "arrival",
+    local: Literal["rest", "all"] = "all",
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> SimulatedComparison:
-    """Run the three methods on the same federations, one a seed: see `fedres.compare`.
+    """Run all methods on the same federations, one a seed: see `fedres.compare`.
 
     Examples
     --------
@@ -108,22 +139,20 @@ def compare_simulated(
     dataset = data if isinstance(data, Dataset) else load_data(data)
 
     def one(seed: int) -> dict[Method, Run]:
-        federation = federate(dataset, clients=clients, seed=seed)
-        late: Any = {"delay": delay, "alignment": alignment}
-        return {
-            method: simulate(
-                federation, method, rounds=rounds, seed=seed,
-                **({} if method == "independent" else late),
-            )
-            for method in SGD_METHODS
-        }  # fmt: skip
+        federation = federate(dataset, clients=clients, seed=seed, local=local)
+        mixed = simulate(
+            federation, "mixture", rounds=rounds, seed=seed, delay=delay, alignment=alignment
+        )
+        return {**mixed.experts, "mixture": mixed}
 
     with working("loading compiled code (the first time, compiling it)", progress):
         one(0)  # not to be timed
     bar = f"comparing on {dataset.name}" if progress else None
     runs = run_all([partial(one, seed) for seed in range(seeds)], n_jobs, bar)
-    outcomes = {method: _outcome([run[method] for run in runs]) for method in SGD_METHODS}
-    return SimulatedComparison(dataset.name, clients, delay, seeds, rounds, alignment, outcomes)
+    outcomes = {method: _outcome([run[method] for run in runs]) for method in COMPARED}
+    return SimulatedComparison(
+        dataset.name, clients, delay, seeds, rounds, alignment, local, outcomes
+    )
 
 
 def _outcome(runs: list[Run]) -> MethodOutcome:
@@ -136,4 +165,5 @@ def _outcome(runs: list[Run]) -> MethodOutcome:
         sum(run.seconds for run in runs),
         np.array([np.cumsum(run.loss_by_round) / steps for run in runs]),
         np.array([run.accuracy_per_client for run in runs]),
+        np.array([run.loss_by_client for run in runs]),
     )

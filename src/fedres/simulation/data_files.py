@@ -8,7 +8,7 @@ import lzma
 import os
 import warnings
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -52,10 +52,12 @@ def downloads_folder() -> Path:
     return cache_folder() / "downloads"
 
 
-def find(known: Known) -> tuple[SetFiles, list[Path]] | None:
+def find(
+    known: Known, sources: Sequence[SetFiles] | None = None
+) -> tuple[SetFiles, list[Path]] | None:
     """The files of a set, in FEDRES_DATA or among the downloads, or None where some are absent."""
     for folder in filter(None, (data_folder(), downloads_folder())):
-        for source in known.sources:
+        for source in known.sources if sources is None else sources:
             named = [
                 [path for end in ("", *OPENERS) if (path := folder / (file + end)).is_file()]
                 for file in source.files

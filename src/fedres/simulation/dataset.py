@@ -1,6 +1,7 @@
 """Multiclass data sets, by name or by path."""
 
 import gzip
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -12,7 +13,9 @@ import numpy as np
 
 from fedres.core.types import F32, F64, I64
 from fedres.simulation.data_files import data_folder, find, read
-from fedres.simulation.known_sets import SETS, Known
+from fedres.simulation.federation import Federation
+from fedres.simulation.known_sets import SETS, Known, SetFiles
+from fedres.simulation.shops import generate_shops
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class Dataset:
         Its own test rows, or None: then a third of the rows is held out when it is federated.
     note
         What a figure must say of it, such as that it is a sample.
+    deal
+        How it is dealt to so many clients by a seed, where that is not the paper's split.
     """
 
     name: str
@@ -37,6 +42,7 @@ class Dataset:
     x_test: F32 | None = None
     y_test: I64 | None = None
     note: str = ""
+    deal: Callable[[int, int], Federation] | None = None
 
     @cached_property
     def rows_by_class(self) -> tuple[dict[int, I64], dict[int, I64]]:
@@ -59,9 +65,10 @@ def load_data(name: str | PathLike[str]) -> Dataset:
     Parameters
     ----------
     name
-        The name of a set, or the path of any other svmlight, CSV (``.csv``) or Parquet
-        (``.parquet``) file, plain or compressed (``.gz``, ``.bz2``, ``.xz``). In a CSV or Parquet
-        file the label is the column `label`, `class`, `target` or `y`, otherwise the last one; its
+        The name of a set; ``shops``, which is generated; or the path of any other svmlight, CSV
+        (``.csv``) or Parquet (``.parquet``) file, plain or compressed (``.gz``, ``.bz2``,
+        ``.xz``). In a CSV or Parquet file the label is the column `label`, `class`, `target` or
+        `y`, otherwise the last one; its
         values are numbered in their order, from 0. All other columns must be numeric.
 
     Examples
@@ -70,6 +77,10 @@ def load_data(name: str | PathLike[str]) -> Dataset:
     (1797, 64)
     """
     name = fspath(name)
+    if name == "shops":
+        return Dataset(
+            name, np.empty((0, 0), np.float32), np.empty(0, np.int64), deal=generate_shops
+        )
     if name == "digits":
         rows = _rows_of_digits()
         return Dataset(name, (rows[:, :-1] / 16).astype(np.float32), rows[:, -1].astype(np.int64))
@@ -80,8 +91,8 @@ def load_data(name: str | PathLike[str]) -> Dataset:
         raise ValueError(f"{name} is a folder: give a file, or read a model in it by load_model")
     if not path.is_file():
         raise ValueError(
-            f"there is neither a data set nor a file {name!r}: choose one of {', '.join(SETS)}, or "
-            "give the path of an svmlight, CSV or Parquet file"
+            f"there is neither a data set nor a file {name!r}: choose one of shops, "
+            f"{', '.join(SETS)}, or give the path of an svmlight, CSV or Parquet file"
         )
     return Dataset(path.name.split(".")[0] or path.name, *read(path))
 
@@ -100,12 +111,20 @@ def _rows_of_digits() -> F64:
 
 
 def _named(known: Known) -> Dataset:
-    found = find(known)
-    if found is None:
+    data = read_files(known, known.sources)
+    if data is None:
         if known.sample and find(SETS[known.sample]):
             return _named(SETS[known.sample])
         command = f"run `fedres data get {known.name}`, or " if known.downloads else ""
         raise ValueError(f"{known.name} is not here: {command}{where_to_put(known)}")
+    return data
+
+
+def read_files(known: Known, sources: Sequence[SetFiles]) -> Dataset | None:
+    """A set from the first of these sources that is here, or None."""
+    found = find(known, sources)
+    if found is None:
+        return None
     source, paths = found
     parts = [
         read(path, (rows, known.features)) for path, rows in zip(paths, known.rows, strict=True)

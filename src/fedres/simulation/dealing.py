@@ -82,6 +82,20 @@ def shuffle_rows(order: I32, first: int, last: int, seed: int, client: int, epoc
         order[one], order[other] = order[other], order[one]
 
 
+def deal_all(row_start: I64, first: I64, shuffle: bool, seed: int, dealt: I64) -> None:
+    """Rows that clients see, pass after pass: client i those in dealt[first[i]:first[i + 1]]."""
+    order = np.empty(np.diff(row_start).max(), np.int32)
+    for i in range(len(row_start) - 1):
+        rows = row_start[i + 1] - row_start[i]
+        for k in range(rows):
+            order[k] = k
+        for c in range(first[i], first[i + 1]):
+            epoch, position = divmod(c - first[i], rows)
+            if position == 0 and shuffle:
+                shuffle_rows(order, 0, rows, seed, i, epoch)
+            dealt[c] = row_start[i] + order[position]
+
+
 def deal(deck: Deck, i: int, most: int, flight: Flight, slot: int) -> None:
     """The next rows of client i; a pass that ends within a batch cuts it short unless it cycles."""
     begin = deck.row_start[U(i)]

@@ -10,13 +10,16 @@ from fedres.core import clock
 from fedres.core.delays import Delay, as_delay
 from fedres.core.erm import ErmRule
 from fedres.core.losses import SQUARED, Loss, find_loss
+from fedres.core.participation import Participation
 from fedres.core.sgd import Alignment, Many, One, Play, new_flight
 from fedres.core.steps import Step
 from fedres.simulation.dealing import Deck, new_deck
 from fedres.simulation.erm_sides import ErmSides
 from fedres.simulation.federation import Federation
+from fedres.simulation.mixing import mix_runs
 from fedres.simulation.run import Run
 from fedres.simulation.settings import (
+    SGD_METHODS,
     ClientWeight,
     Initial,
     Method,
@@ -48,7 +51,9 @@ def simulate(
     initial_local: Initial | None = None,
     ridge: float | None = None,
     solve_every: int | None = None,
+    switching: float | None = None,
     keep_path: bool = False,
+    participation: Participation | None = None,
     compiled: bool = True,
 ) -> Run:
     """Run one method on a federation and return what happened.
@@ -59,9 +64,11 @@ def simulate(
         Clients and their samples.
     method
         ``fedres``; ``independent`` (each client alone, on all features, without delay); or
-        ``central`` (the server alone, on the global features): all three by SGD. Or
-        ``fedres-erm`` or its cousin ``fictitious-play``: both sides minimise over all samples
-        so far. Compiled for the squared loss; other losses are minimised anew each time.
+        ``central`` (the server alone, on the global features): all three by SGD. ``mixture``:
+        each client mixes these three and never loses much to its best (`fedres.core.mixture`);
+        nothing more goes up, since Z holds what Central learns from, and one more model comes
+        down. Or ``fedres-erm`` or its cousin ``fictitious-play``: both sides minimise over all
+        samples so far, compiled for the squared loss; other losses are minimised anew each time.
     rounds
         T: samples that each client sees, going round and round through its rows. If None, every
         client sees each of its rows `passes` times; the busiest sets the pace, and the rows of
@@ -101,8 +108,14 @@ def simulate(
         Of the methods that minimise: the weight of ||w||^2 in each argmin; 0 if None.
     solve_every
         Of the methods that minimise: rounds from one argmin to the next; 1 if None.
+    switching
+        Of the mixture: the share of all weight that is dealt out evenly again after each label,
+        so that another expert can take over where the world changes; 0 if None.
     keep_path
         Whether `Run.global_path` is kept.
+    participation
+        When clients join and leave, and in which share of the rounds they take part (rounds of
+        `batch` samples); all in all rounds if None. Needs `rounds`.
     compiled
         False runs the same functions without the compiler: the same result, slowly.
 
@@ -118,25 +131,30 @@ def simulate(
     """
     options = options_of(
         method, step=step, local_step=local_step, alignment=alignment, residual_bits=residual_bits,
-        ridge=ridge, solve_every=solve_every,
+        ridge=ridge, solve_every=solve_every, switching=switching,
     )  # fmt: skip
     settings = Settings(
         method, options, rounds, passes, as_delay(delay), find_loss(loss), batch, radius,
         client_weight, constant, shuffle, seed, initial_global, initial_local, keep_path,
+        participation,
     )  # fmt: skip
     settings.check(federation)
-    if isinstance(options, ErmRule):
-        # scipy minimises other losses, which cannot be compiled
-        compiled = compiled and settings.loss == SQUARED
-        return _play(federation, settings, ErmSides(federation, settings, options), compiled)
-    return _play(federation, settings, SgdSides(federation, settings, options), compiled)
+    # scipy minimises other losses than the squared one, which cannot be compiled
+    by_scipy = isinstance(options, ErmRule) and settings.loss != SQUARED
+    compile_ = _compiler() if compiled and not by_scipy else _as_it_stands
+    if method == "mixture":
+        experts = {of: _play(federation, settings.of_expert(of), compile_) for of in SGD_METHODS}
+        return mix_runs(federation, settings, experts, compile_)
+    return _play(federation, settings, compile_)
 
 
-def _play(
-    federation: Federation, settings: Settings, sides: SgdSides | ErmSides, compiled: bool
-) -> Run:
+def _play(federation: Federation, settings: Settings, compile_: Callable[..., Any]) -> Run:
     """Play a run: the same functions, compiled or not."""
-    compile_: Callable[..., Any] = _compiler() if compiled else _as_it_stands
+    sides: SgdSides | ErmSides
+    if isinstance(settings.options, ErmRule):
+        sides = ErmSides(federation, settings, settings.options)
+    else:
+        sides = SgdSides(federation, settings, settings.options)
     rows, clients, batch = federation.train, len(federation.clients), settings.batch
     turns, total = settings.turns(federation), settings.total(federation)
     path = np.zeros((turns + 1 if settings.keep_path else 0, len(sides.begin_global)), np.float32)
@@ -161,7 +179,6 @@ def _play(
         tested = None if federation.test is None else sides.test(compile_)
     seconds = perf_counter() - began
     ledger = sides.ledger(int(deck.stored_sent[0]))
-    seen = settings.rounds or settings.passes * rows.counts
     with np.errstate(invalid="ignore"):  # rounds in which all clients rest have no loss
         return Run(
             federation,
@@ -169,7 +186,7 @@ def _play(
             deck.predictions.T,
             float(deck.loss_by_round.sum() / deck.weight_by_round.sum()),
             deck.loss_by_round / deck.weight_by_round,
-            deck.loss_by_client / seen,
+            deck.loss_by_client / settings.seen(federation),
             *sides.weights(),
             ledger.up,
             ledger.down,

@@ -43,10 +43,19 @@ class Known:
         >>> [source.files for source in SETS["letter"].sources]
         [('letter.scale', 'letter.scale.t'), ('letter.train.libsvm', 'letter.test.libsvm')]
         """
-        parts = ("train", "test")[: len(self.rows)]
-        own = SetFiles(tuple(f"{self.name}.{part}.libsvm" for part in parts))
+        own = SetFiles(self._files(self.name))
         # An unscaled file is the last resort: it stands for the set only with a remark.
         return tuple(sorted((*self.libsvm, own), key=lambda source: bool(source.note)))
+
+    @property
+    def raw_sources(self) -> tuple[SetFiles, ...]:
+        """File names of its features before scaling."""
+        own = SetFiles(self._files(f"{self.name}.raw"))
+        return (own, *(source for source in self.libsvm if source.note))
+
+    def _files(self, name: str) -> tuple[str, ...]:
+        parts = ("train", "test")[: len(self.rows)]
+        return tuple(f"{name}.{part}.libsvm" for part in parts)
 
 
 def _libsvm(

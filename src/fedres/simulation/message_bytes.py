@@ -23,7 +23,7 @@ def count_bytes(
     """
     samples, passes = federation.train.counts, settings.passes
     if settings.rounds is not None:
-        samples, passes = np.full_like(samples, settings.rounds), 1
+        samples, passes = settings.seen(federation), 1
     full, rest = np.divmod(samples, settings.batch)
 
     def size(count: I64) -> I64:

@@ -1,8 +1,12 @@
 """Many runs at once on the cores of this machine."""
 
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
+
+SECONDS_A_LINE = 10.0  # of progress, where output is no terminal
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -77,7 +81,21 @@ def with_bar(done: Iterable[T], total: int, progress: str | None) -> Iterator[T]
     from rich.progress import track
 
     console = Console(stderr=True)
-    yield from track(done, progress, total=total, console=console, transient=True)
+    if console.is_terminal:
+        yield from track(done, progress, total=total, console=console, transient=True)
+    else:
+        yield from _with_lines(done, total, progress)
+
+
+def _with_lines(done: Iterable[T], total: int, progress: str) -> Iterator[T]:
+    """Where a bar cannot move: a line now and then, and one at the end."""
+    began = told = time.monotonic()
+    for count, result in enumerate(done, start=1):
+        yield result
+        now = time.monotonic()
+        if now - told >= SECONDS_A_LINE or count == total:
+            told, left = now, (now - began) * (total - count) / count
+            print(f"{progress}: {count} of {total}, {left:.0f} s left", file=sys.stderr, flush=True)
 
 
 @contextmanager

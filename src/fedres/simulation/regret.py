@@ -1,23 +1,30 @@
 """The regret of a run: how much it lost to the best pair of models in hindsight (section 2)."""
 
 from itertools import pairwise
+from typing import Literal, get_args
 
 import numpy as np
 
 from fedres.core.best_pair import Samples, best_pair
 from fedres.core.schedule import spread
-from fedres.core.types import F32, F64, I32, I64, Matrix
+from fedres.core.types import F32, F64, I64, Matrix
 from fedres.core.views import client_rows
 from fedres.simulation.federation import Federation, sides
-from fedres.simulation.settings import Settings
+from fedres.simulation.settings import Settings, choose
+
+RegretOver = Literal["weight", "PT"]
 
 
-def regret_curve(federation: Federation, settings: Settings, predictions: F32) -> F64:
+def regret_curve(
+    federation: Federation, settings: Settings, predictions: F32, over: RegretOver = "weight"
+) -> F64:
     """The average regret after each round of `batch` samples.
 
     The loss of the run less that of the best pair of models for all the samples it saw, both
-    weighted by lambda, over the weight of the samples so far. The pair has the run's radius,
-    constant and features.
+    weighted by lambda. The pair has the run's radius, constant and features. The sum is divided by
+    the ``weight`` of the samples so far, or by ``PT``, clients times rounds of one sample so far,
+    as in equation (1) of the paper, where a client that rests suffers no loss in that round. The
+    two are the same where all clients see a sample each round and weigh 1.
 
     Examples
     --------
@@ -29,6 +36,7 @@ def regret_curve(federation: Federation, settings: Settings, predictions: F32) -
     >>> bool(curve[-1] < curve[49])
     True
     """
+    choose("over", over, get_args(RegretOver))
     rows = rows_seen(federation, settings)
     seen = rows >= 0
     times = np.bincount(rows[seen], minlength=len(federation.train.y))
@@ -39,7 +47,8 @@ def regret_curve(federation: Federation, settings: Settings, predictions: F32) -
     weight = settings.weights(federation).astype(float)
     rounds = np.arange(0, rows.shape[1], settings.batch)
     lost_by_round = np.cumsum(np.add.reduceat(weight @ lost, rounds))
-    weight_by_round = np.cumsum(np.add.reduceat(weight @ seen, rounds))
+    each = weight @ seen if over == "weight" else np.full(rows.shape[1], len(weight), float)
+    weight_by_round = np.cumsum(np.add.reduceat(each, rounds))
     with np.errstate(invalid="ignore"):  # only clients of weight zero so far
         return np.asarray(lost_by_round / weight_by_round, np.float64)
 
@@ -56,36 +65,35 @@ def rows_seen(federation: Federation, settings: Settings) -> I64:
     array([[ 0, -1,  0, -1],
            [ 1,  2,  1,  2]])
     """
-    counts, batch = federation.train.counts, settings.batch
-    seen = np.full((len(counts), settings.total(federation)), -1, np.int64)
-    messages = -(-counts // batch)
-    first = np.concatenate([[0], np.cumsum(messages)])
-    if not settings.cycle:
-        sent, _ = spread(counts, settings.passes, batch)
-        sent = sent.reshape(settings.passes, -1)
-    for i, n in enumerate(counts.tolist()):
-        if settings.cycle:
-            when = np.arange(seen.shape[1])
-        else:
-            k = np.arange(n)
-            when = (sent[:, first[i] + k // batch] * batch + k % batch).ravel()
-        seen[i, when] = federation.train.row_start[i] + _dealt(n, i, len(when), settings)
-    return seen
-
-
-def _dealt(rows: int, client: int, samples: int, settings: Settings) -> I32:
-    """The first so many rows that a client sees, pass after pass."""
     # Compiled code takes a moment to load.
     from fedres.core.compiled import compiled
-    from fedres.simulation.dealing import shuffle_rows
+    from fedres.simulation.dealing import deal_all
 
-    passes = np.empty((-(-samples // rows), rows), np.int32)
-    order = np.arange(rows, dtype=np.int32)
-    for epoch in range(len(passes)):
-        if settings.shuffle:
-            compiled(shuffle_rows)(order, 0, rows, settings.seed, client, epoch)
-        passes[epoch] = order
-    return passes.ravel()[:samples]
+    counts, start, total = (
+        federation.train.counts,
+        federation.train.row_start,
+        settings.total(federation),
+    )
+    each = settings.seen(federation)
+    first = np.concatenate([[0], np.cumsum(each)])
+    dealt = np.empty(first[-1], np.int64)
+    compiled(deal_all, allocates=True)(start, first, settings.shuffle, settings.seed, dealt)
+    present = settings.present(federation)
+    if settings.cycle and present is None:
+        return dealt.reshape(len(counts), total)
+    seen = np.full((len(counts), total), -1, np.int64)
+    if present is not None:
+        seen[np.repeat(present, settings.batch, axis=1)[:, :total]] = dealt
+        return seen
+    messages, batch = -(-counts // settings.batch), settings.batch
+    sent, _ = spread(counts, settings.passes, batch)
+    sent = sent.reshape(settings.passes, -1)
+    begun = np.concatenate([[0], np.cumsum(messages)])
+    for i, n in enumerate(counts.tolist()):
+        k = np.arange(n)
+        when = (sent[:, begun[i] + k // batch] * batch + k % batch).ravel()
+        seen[i, when] = dealt[first[i] : first[i + 1]]
+    return seen
 
 
 def _losses_of_best(federation: Federation, settings: Settings, times: I64) -> F64:

@@ -1,6 +1,6 @@
 """The result of a run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -9,8 +9,8 @@ import numpy as np
 
 from fedres.core.types import F32, F64, I32, I64
 from fedres.simulation.federation import Federation
-from fedres.simulation.regret import regret_curve
-from fedres.simulation.settings import Settings
+from fedres.simulation.regret import RegretOver, regret_curve
+from fedres.simulation.settings import Method, Settings
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,6 +74,10 @@ class Run:
         Time spent in the rounds and on the test rows.
     global_path
         (rounds of `batch` samples + 1, weights): the global model after each, if it was kept.
+    experts
+        Of a mixture: the runs that it mixes, by method; models and path above are FedRes's.
+    expert_weights
+        Of a mixture: (clients, experts), the share of each expert at the end.
     """
 
     federation: Federation
@@ -89,6 +93,8 @@ class Run:
     test_predictions: F32 | None = field(repr=False)
     seconds: float = field(compare=False)
     global_path: F32 | None = field(default=None, repr=False)
+    experts: Mapping[Method, "Run"] = field(default_factory=dict, repr=False)
+    expert_weights: F64 | None = field(default=None, repr=False)
 
     @cached_property
     def accuracy_per_client(self) -> F64:
@@ -111,6 +117,25 @@ class Run:
         """Test accuracy, mean over clients."""
         return float(np.nanmean(self.accuracy_per_client))
 
-    def regret(self) -> F64:
-        """The average regret after each round of `batch` samples: see `regret_curve`."""
-        return regret_curve(self.federation, self.settings, self.predictions)
+    def regret(self, over: RegretOver = "weight") -> F64:
+        """The average regret after each round of `batch` samples.
+
+        How much the run lost so far to the pair of models that is best for all the samples it saw,
+        weighted by lambda.
+
+        Parameters
+        ----------
+        over
+            What the sum is divided by: the ``weight`` of the samples so far, or ``PT``, clients
+            times rounds so far, as in equation (1) of the paper.
+
+        Examples
+        --------
+        >>> import fedres
+        >>> x, y = np.ones((3, 1)), [1.0, 1.0, 1.0]
+        >>> uneven = fedres.Federation.from_arrays(x, None, y, client=["ann", "bob", "bob"])
+        >>> run = fedres.simulate(uneven, step=fedres.Sgd(0.25), constant=False)
+        >>> run.regret(), run.regret(over="PT")  # ann rests in the second round
+        (array([1.        , 0.66666667]), array([1. , 0.5]))
+        """
+        return regret_curve(self.federation, self.settings, self.predictions, over)

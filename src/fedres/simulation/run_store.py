@@ -2,9 +2,16 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from fedres.core.source import digest, digest_of_package
+from fedres.simulation.parallel import map_in_processes
+
+A = TypeVar("A")
+T = TypeVar("T")
 
 
 class RunStore:
@@ -53,6 +60,39 @@ class RunStore:
                 [(key, json.dumps(row)) for key, row in rows.items()],
             )
 
+    def map(
+        self,
+        function: Callable[[A], T],
+        arguments: Sequence[A],
+        n_jobs: int | None = None,
+        progress: str | None = None,
+    ) -> list[T]:
+        """Call an importable function on each argument and return all results, in order.
+
+        Each result, which JSON must be able to hold, is kept as soon as it is there; what the
+        store holds already is not computed again. An argument is known by its `repr`.
+
+        Examples
+        --------
+        >>> store = RunStore(None)
+        >>> store.map(abs, [-1, 2]), store.map(abs, [2, -3])
+        ([1, 2], [2, 3])
+        """
+        name = f"{function.__module__}.{function.__qualname__}".encode()
+        keys = [digest(name, repr(one).encode(), digest_of_package().encode()) for one in arguments]
+        found = {key: row["value"] for key, row in self.get(set(keys)).items()}
+        todo = {key: one for key, one in zip(keys, arguments, strict=True) if key not in found}
+        calls = partial(_with_key, function)
+        for key, value in map_in_processes(calls, list(todo.items()), n_jobs, progress):
+            self.put({key: {"value": value}})
+            found[key] = value
+        return [found[key] for key in keys]
+
     def close(self) -> None:
         """Close the file."""
         self._base.close()
+
+
+def _with_key(function: Callable[[A], T], keyed: tuple[str, A]) -> tuple[str, T]:
+    key, argument = keyed
+    return key, function(argument)

@@ -1,7 +1,7 @@
 """What a run is asked to do, checked."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -11,13 +11,14 @@ from fedres.core.delays import Delay
 from fedres.core.erm import ErmRule, PlayRule
 from fedres.core.losses import Loss
 from fedres.core.messages import check_bits
+from fedres.core.participation import Participation, Present
 from fedres.core.schedule import Plan, plan
 from fedres.core.sgd import ALIGNMENTS, Alignment
 from fedres.core.steps import Adaptive, Step
 from fedres.core.types import F32, I64
 from fedres.simulation.federation import Federation
 
-Method = Literal["independent", "central", "fedres", "fedres-erm", "fictitious-play"]
+Method = Literal["independent", "central", "fedres", "mixture", "fedres-erm", "fictitious-play"]
 METHODS: tuple[Method, ...] = get_args(Method)
 SGD_METHODS: tuple[Method, ...] = ("independent", "central", "fedres")
 Initial = Sequence[float] | NDArray[np.floating] | Mapping[Any, Any]
@@ -43,9 +44,23 @@ class SgdOptions:
             )
 
 
+@dataclass(frozen=True)
+class MixtureOptions(SgdOptions):
+    """The options of the three that are mixed, and of the mixture itself."""
+
+    switching: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.switching < 1:
+            raise ValueError(f"switching must be from 0 to less than 1, not {self.switching}")
+
+
 Options = SgdOptions | ErmRule
 KNOWN_ALONE = {"independent": {"step"}, "central": {"step", "alignment"}}
-OPTIONS: dict[Method, type[Options]] = dict.fromkeys(SGD_METHODS, SgdOptions) | {
+OPTIONS: dict[Method, type[Options]] = {
+    **dict.fromkeys(SGD_METHODS, SgdOptions),
+    "mixture": MixtureOptions,
     "fedres-erm": ErmRule,
     "fictitious-play": PlayRule,
 }
@@ -96,12 +111,14 @@ class Settings:
     initial_global: Initial | None
     initial_local: Initial | None
     keep_path: bool
+    participation: Participation | None = None
 
     def __post_init__(self) -> None:
+        if self.participation is not None and self.rounds is None:
+            raise ValueError("participation is counted in rounds: say how many with rounds=...")
         rounds = 1 if self.rounds is None else self.rounds
         at_least_1(rounds=rounds, passes=self.passes, batch=self.batch)
-        if self.radius is not None and not 0 < self.radius < np.inf:
-            raise ValueError(f"radius must be a positive number or None, not {self.radius}")
+        check_radius(self.radius)
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be a number from 0 to 2^63 - 1, not {self.seed}")
 
@@ -128,18 +145,37 @@ class Settings:
         """Who acts when."""
         passes = None if self.cycle else (federation.train.counts, self.passes)
         size = len(federation.clients), self.turns(federation), self.batch
-        return plan(*size, delay, waits=waits, frozen=frozen, passes=passes, seed=self.seed)
+        present = self.present(federation)
+        return plan(
+            *size, delay, waits=waits, frozen=frozen, passes=passes, present=present, seed=self.seed
+        )
+
+    def present(self, federation: Federation) -> Present | None:
+        """Who takes part in which round of `batch` samples; None where all always do."""
+        if self.participation is None:
+            return None
+        clients = len(federation.clients)
+        return self.participation.draw(clients, self.turns(federation), self.seed)
+
+    def seen(self, federation: Federation) -> I64:
+        """N_i: samples that each client sees."""
+        if self.rounds is None:
+            return self.passes * federation.train.counts
+        if (present := self.present(federation)) is None:
+            return np.full(len(federation.clients), self.rounds)
+        sizes = np.full(present.shape[1], self.batch)
+        sizes[-1] = self.rounds - self.batch * (len(sizes) - 1)
+        return np.asarray(present @ sizes, np.int64)
 
     def weights(self, federation: Federation) -> F32:
         """lambda_i."""
         clients = len(federation.clients)
         given = self.client_weight
-        if given is None or (isinstance(given, str) and given == "T/N" and self.cycle):
+        if given is None:
             return np.ones(clients, np.float32)
         if isinstance(given, str):
             choose("client_weight", given, ("T/N",))
-            seen = self.passes * federation.train.counts
-            return (self.total(federation) / seen).astype(np.float32)
+            return (self.total(federation) / self.seen(federation)).astype(np.float32)
         if isinstance(given, Mapping):
             if unknown := [client for client in given if client not in federation.clients]:
                 raise ValueError(f"client_weight names client {unknown[0]!r}, who is not there")
@@ -150,6 +186,16 @@ class Settings:
         if not (np.isfinite(weights) & (weights >= 0)).all():
             raise ValueError(f"client weights must be numbers from 0 up, not {weights.min()}")
         return weights
+
+    def of_expert(self, method: Method) -> "Settings":
+        """Those of a method that is mixed: what it knows of them."""
+        known = known_by(method)
+        own = {name: value for name, value in vars(self.options).items() if name in known}
+        delay = Delay() if method == "independent" else self.delay
+        return replace(
+            self, method=method, options=options_of(method, **own), delay=delay,
+            keep_path=self.keep_path and method == "fedres",
+        )  # fmt: skip
 
     def residual_span(self, federation: Federation) -> tuple[float, float]:
         """The range that residuals of few bits cover."""
@@ -191,6 +237,9 @@ class Settings:
             raise ValueError(f"{self.method} needs global features, and there are none")
         if self.method == "independent" and self.delay != Delay():
             raise ValueError(f"independent sends no messages that could be late: {self.delay}")
+        begun = self.initial_global is not None or self.initial_local is not None
+        if self.method == "mixture" and begun:
+            raise ValueError("mixture takes no initial models: the three it mixes begin at zero")
         self.loss.check(federation.train.y)
         if (idle := np.flatnonzero(federation.train.counts == 0)).size:
             raise ValueError(f"client {federation.clients[idle[0]]!r} has no training rows")
@@ -201,6 +250,12 @@ def _around(labels: F32) -> tuple[float, float]:
     low, high = min(float(labels[0]), 0.0), max(float(labels[-1]), 0.0)
     middle, half = (low + high) / 2, (high - low) or 1.0
     return middle - half, middle + half
+
+
+def check_radius(radius: float | None) -> None:
+    """Refuse a ball that holds no models."""
+    if radius is not None and not 0 < radius < np.inf:
+        raise ValueError(f"radius must be a positive number or None, not {radius}")
 
 
 def at_least_1(**counts: int) -> None:

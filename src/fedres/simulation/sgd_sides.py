@@ -94,12 +94,12 @@ class SgdSides:
 
     def ledger(self, features: int) -> Ledger:
         """The size of all messages, `features` being the values in them if rows are sparse."""
-        settings, xg, rows = self.settings, self.xg, self.federation.train
+        settings, xg = self.settings, self.xg
         if not self.connected:
             return Ledger()
         bits = np.where(self.xl.width > 0, self.options.residual_bits, 0)
         if not xg.sparse:
-            features = int(((settings.rounds or settings.passes * rows.counts) * xg.width).sum())
+            features = int((settings.seen(self.federation) * xg.width).sum())
         ledger = count_bytes(self.federation, settings, bits, xg.sparse, features)
         if self.options.alignment == "aligned":
             ledger.down += 4 * self.plan.arrivals

@@ -8,6 +8,7 @@ So every client tells C0 (label 1) from one other class (label -1) with 2 N bala
 A random half of the features is global, the other half local.
 """
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from fedres.simulation.dataset import Dataset, load_data
 from fedres.simulation.federation import Federation, Rows
 from fedres.simulation.settings import at_least_1
 
+Labels = tuple[float, float]  # of the client's other class, and of C0
 REDRAWS = 100
 
 
@@ -65,6 +67,8 @@ def federate(
         raise ValueError(f"need 1 <= fewest <= samples, not fewest={fewest}, samples={samples}")
     if local not in ("rest", "all"):
         raise ValueError(f"local must be 'rest' or 'all', not {local!r}")
+    if dataset.deal is not None:
+        return dataset.deal(clients, seed)
     rng = np.random.default_rng(seed)
     own_test = dataset.y_test is not None
     rows, test_rows = dataset.rows_by_class
@@ -148,6 +152,29 @@ def federate(
             "redraws": redraws,
         },
     )
+
+
+def relabelled(federation: Federation, labels: Labels) -> Federation:
+    """The same federation with other numbers for its two labels.
+
+    Examples
+    --------
+    >>> relabelled(federate("digits", clients=2), (1.0, 2.0)).label_values
+    array([1., 2.], dtype=float32)
+    """
+    low, high = labels
+    if labels == (-1.0, 1.0):
+        return federation
+    if not np.isin(federation.label_values, (-1.0, 1.0)).all():
+        raise ValueError(
+            f"{federation.name} has labels other than -1 and 1: leave them as they are"
+        )
+
+    def coded(rows: Rows) -> Rows:
+        return replace(rows, y=np.where(rows.y > 0, high, low).astype(np.float32))
+
+    test = None if federation.test is None else coded(federation.test)
+    return replace(federation, train=coded(federation.train), test=test)
 
 
 def _bucket_size(shared: int, others: I64, clients: int, samples: int) -> int:

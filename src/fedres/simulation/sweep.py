@@ -15,12 +15,21 @@ import numpy as np
 from fedres.core.sgd import ALIGNMENTS, Alignment
 from fedres.core.source import digest, digest_of_package
 from fedres.core.steps import Adaptive, Sgd
-from fedres.simulation.dataset import Dataset, load_data
+from fedres.simulation.dataset import Dataset
 from fedres.simulation.engine import simulate
 from fedres.simulation.parallel import map_in_processes, with_bar
 from fedres.simulation.run_store import RunStore
-from fedres.simulation.settings import METHODS, SGD_METHODS, Method, choose
-from fedres.simulation.split import federate
+from fedres.simulation.scaling import Scale, scaled_data
+from fedres.simulation.settings import (
+    METHODS,
+    OPTIONS,
+    SGD_METHODS,
+    Method,
+    SgdOptions,
+    choose,
+    known_by,
+)
+from fedres.simulation.split import Labels, federate, relabelled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,15 +55,18 @@ class Case:
     local_eta: float | None = None
     batch: int = 1
     ridge: float = 0.0
+    labels: Labels = (-1.0, 1.0)
+    clip: bool = True
+    scale: Scale = "given"
 
     def __post_init__(self) -> None:
         choose("method", self.method, METHODS)
         choose("alignment", self.alignment, ALIGNMENTS)
 
     @property
-    def federation(self) -> tuple[str, int, int, str]:
+    def federation(self) -> tuple[str, Scale, int, int, str]:
         """What its federation is made of: cases that share it are run together."""
-        return (self.data, self.clients, self.seed, self.local)
+        return (self.data, self.scale, self.clients, self.seed, self.local)
 
     def work(self) -> "Case":
         """The case that decides the outcome: Independent is the same whatever the delay."""
@@ -66,19 +78,23 @@ class Case:
     def options(self) -> dict[str, Any]:
         """What its method is asked for, of what not all methods know."""
         own: dict[str, Any] = {"ridge": self.ridge or None}
-        if self.method in SGD_METHODS:
-            local = None if self.local_eta is None else _step(self.step, self.local_eta)
-            own |= {"step": _step(self.step, self.eta), "local_step": local}
-        if self.method in ("central", "fedres"):
+        if issubclass(OPTIONS[self.method], SgdOptions):
+            local = None if self.local_eta is None else self._step(self.local_eta)
+            own |= {"step": self._step(self.eta), "local_step": local}
+        if "alignment" in known_by(self.method):
             own["alignment"] = self.alignment
         if self.residual_bits != 32:
             own["residual_bits"] = self.residual_bits
         return own
 
+    def _step(self, eta: float) -> Adaptive | Sgd:
+        return Adaptive(eta, self.clip) if self.step == "adaptive" else Sgd(eta)
+
     def key(self) -> str:
         """Its name in a store."""
         facts = json.dumps(vars(self.work()), sort_keys=True)
-        return digest(facts.encode(), digest_of_package().encode(), fingerprint(self.data).encode())
+        numbers = fingerprint(self.data, self.scale)
+        return digest(facts.encode(), digest_of_package().encode(), numbers.encode())
 
 
 def sweep(
@@ -197,13 +213,16 @@ def run_group(group: dict[str, Case]) -> dict[str, dict[str, Any]]:
     """Run cases that share a federation; a federation that cannot be is a row that says so."""
     first = next(iter(group.values()))
     try:
-        federation = federate(dataset(first.data), first.clients, first.seed, local=first.local)
+        data = dataset(first.data, first.scale)
+        dealt = federate(data, first.clients, first.seed, local=first.local)
     except ValueError as error:
         blank = dict.fromkeys(("accuracy", "loss", "bytes_up", "bytes_down", "seconds"))
         blank |= {"samples": 0, "redraws": 0, "problem": str(error)}
         return dict.fromkeys(group, blank)
     rows = {}
+    federations = {case.labels: relabelled(dealt, case.labels) for case in group.values()}
     for key, case in group.items():
+        federation = federations[case.labels]
         shared = {name: getattr(case, name) for name in ("rounds", "delay", "batch", "seed")}
         run = simulate(federation, case.method, **shared, **case.options())
         rows[key] = {
@@ -252,19 +271,15 @@ def _run_there(group: dict[str, Case], data_folder: str | None) -> dict[str, dic
     return run_group(group)
 
 
-def _step(kind: str, eta: float) -> Adaptive | Sgd:
-    return Adaptive(eta) if kind == "adaptive" else Sgd(eta)
-
-
 @cache
-def dataset(name: str) -> Dataset:
+def dataset(name: str, scale: Scale = "given") -> Dataset:
     """A data set, read once a process."""
-    return load_data(name)
+    return scaled_data(name, scale)
 
 
 @cache
-def fingerprint(name: str) -> str:
+def fingerprint(name: str, scale: Scale = "given") -> str:
     """A name for the numbers in a data set."""
-    data = dataset(name)
+    data = dataset(name, scale)
     parts = (data.x, data.y, data.x_test, data.y_test)
     return digest(data.name.encode(), *(part.tobytes() for part in parts if part is not None))

@@ -50,6 +50,51 @@ def cell(a: int, b: int) -> int:
 
 
 @apart
+def assign_slots(
+    begin: I64, columns: I32, first_row: I64, width: int, first_slot: I64, column_of: I32
+) -> None:
+    """Number the pairs of client and column, client by client, in the order of columns.
+
+    `columns` turn into slots, `first_slot` tells where those of each client begin, and `column_of`
+    of each slot has room for as many as there are entries.
+    """
+    slot_of, count = np.full(width, -1, np.int32), 0
+    for i in range(len(first_row) - 1):
+        first_slot[i] = count
+        entries = columns[begin[first_row[i]] : begin[first_row[i + 1]]]
+        for column in entries:
+            if slot_of[column] < 0:
+                slot_of[column], column_of[count] = 0, column
+                count += 1
+        column_of[first_slot[i] : count].sort()
+        for slot in range(first_slot[i], count):
+            slot_of[column_of[slot]] = slot
+        for e in range(len(entries)):
+            entries[e] = slot_of[entries[e]]
+        for slot in range(first_slot[i], count):
+            slot_of[column_of[slot]] = -1
+    first_slot[-1] = count
+
+
+@apart
+def sum_squares(begin: I64, place: I32, x: F32, weight: F64, out: F64) -> None:
+    """Add up weight * x^2 over all rows, by place: of one view, columns or slots."""
+    for n in range(len(begin) - 1):
+        for e in range(begin[n], begin[n + 1]):
+            out[place[e]] += weight[n] * x[e] * x[e]
+
+
+@apart
+def add_scores(begin: I64, place: I32, x: F32, w: F64, out: F64) -> None:
+    """Add what the weights of one view, by place, say of every row."""
+    for n in range(len(begin) - 1):
+        total = 0.0
+        for e in range(begin[n], begin[n + 1]):
+            total += x[e] * w[place[e]]
+        out[n] += total
+
+
+@apart
 def local_products(rows: SortedRows, weight: F64, out: F64) -> None:
     """X_l' W X_l, block by block."""
     for i in range(len(rows.first_row) - 1):

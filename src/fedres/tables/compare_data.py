@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedres.simulation.dataset import Dataset
 
@@ -28,15 +28,16 @@ def compare(
     seeds: int | None = None,
     rounds: int | None = None,
     alignment: "Alignment | None" = None,
+    local: Literal["rest", "all"] | None = None,
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> "SimulatedComparison | TableComparison":
     """Does personal + shared beat only personal and only shared?
 
     A table has clients: Independent, Central, FedRes and a constant are trained on some rows and
-    judged on the others. A data set has none: its rows are dealt to clients, and the methods are
-    simulated on the same federations, one a seed. What is found has a `verdict()`, `metrics`,
-    `score(method, metric)`, `gain_over(method)` and `to_dict()` either way.
+    judged on the others. A data set has none: its rows are dealt to clients, and these three and
+    their mixture are simulated on the same federations, one a seed. What is found has a
+    `verdict()`, `metrics`, `score(method, metric)`, `gain_over(method)` and `to_dict()` either way.
 
     Parameters
     ----------
@@ -52,9 +53,9 @@ def compare(
         Of a table, an estimator whose parameters are used; by default one that suits the labels.
     share, seed
         Of a table, the share of rows to hold out (0.2), and what decides which (0).
-    clients, delay, rounds, alignment
-        Of a data set, as in `federate` and `simulate`: 10 clients, no delay, 500 rounds, and
-        ``arrival`` by default. Independent has no delay.
+    clients, delay, rounds, alignment, local
+        Of a data set, as in `federate` and `simulate`: 10 clients, no delay, 500 rounds,
+        ``arrival``, and all features local by default. Independent has no delay.
     seeds
         Of a data set, how many federations; 20 by default.
     n_jobs
@@ -82,6 +83,7 @@ def compare(
         "seeds": seeds,
         "rounds": rounds,
         "alignment": alignment,
+        "local": local,
         "n_jobs": n_jobs,
     }
     if isinstance(data, Dataset) or (isinstance(data, str | PathLike) and client is None):

@@ -31,10 +31,13 @@ from fedres.core.primitives import SMALLEST
 from fedres.core.types import F32, F64, I32, I64, Matrix
 from fedres.tables.client_blocks import (
     SortedRows,
+    add_scores,
+    assign_slots,
     condense,
     invert_blocks,
     local_products,
     row_variances,
+    sum_squares,
     sweep,
 )
 from fedres.tables.columns import Category, Column, Number
@@ -197,10 +200,11 @@ class Arrow:
     """
 
     def __init__(self, shape: ModelShape, data: Encoded, groups: Groups, alive: Any = None) -> None:
+        from fedres.core.compiled import compiled
+
         order = np.argsort(data.client, kind="stable")
         client = data.client[order]
         self.order, self.groups = order, groups
-        self.models = OnlineModels(shape, len(data.y))
         x_global = with_constant(data.x_global[order], len(groups.of_global))
         if alive is not None and not alive.all():
             in_use = np.append(alive, True)[groups.of_global]  # the constant's group is -1
@@ -208,22 +212,24 @@ class Arrow:
         used = varying(data.x_local, data.client, groups.of_local)
         if alive is not None:
             used = used[alive[groups.of_local[used]]]
-        x_local = only(data.x_local[order], used)
-        local = self.models.rows(x_global, x_local, client).local
-        keys, _ = self.models.slots.sorted()
-        clients = int(client[-1]) + 1
         size = 0 if shape.width_local is None else shape.width_local + 1
-        first_slot = np.searchsorted(keys, np.arange(clients + 1) * size)
-        self.columns = keys % max(size, 1)
+        x_local = with_constant(only(data.x_local, used, order), size)
+        first_row = np.searchsorted(client, np.arange(int(client[-1]) + 2))
+        begin_local, first_slot = x_local.indptr.astype(np.int64), np.zeros_like(first_row)
+        slots = x_local.indices.astype(np.int32, copy=False)
+        columns = np.empty_like(slots)
+        run = compiled(assign_slots, allocates=True)
+        run(begin_local, slots, first_row, size, first_slot, columns)
+        self.columns = columns[: first_slot[-1]].copy()
         widths = np.diff(first_slot)
         self.rows = SortedRows(
             x_global.data,
-            x_global.indices.astype(np.int32),
+            x_global.indices.astype(np.int32, copy=False),
             x_global.indptr.astype(np.int64),
-            local.values,
-            local.indices - np.int32(1),
-            local.indptr.astype(np.int64),
-            np.searchsorted(client, np.arange(clients + 1)),
+            x_local.data,
+            slots,
+            begin_local,
+            first_row,
             first_slot,
             np.concatenate([[0], np.cumsum(widths * (widths + 1) // 2)]),
         )
@@ -234,7 +240,7 @@ class Arrow:
                 "features local, or use solver='sgd'"
             )
         self.client, self.width = client, x_global.shape[1]
-        self.slots, self.widest = len(keys), int(widths.max(initial=0))
+        self.slots, self.widest = len(self.columns), int(widths.max(initial=0))
         self.group_of_slot = groups.of_local[self.columns]
         self.alive = np.zeros(len(groups.names), bool)
         self.alive[groups.of_global[groups.of_global >= 0]] = True
@@ -250,8 +256,7 @@ class Arrow:
         self.weight = weight
         self.products = np.zeros(self.rows.first_cell[-1])
         compiled(local_products, allocates=True)(self.rows, weight, self.products)
-        square = np.repeat(weight, np.diff(self.rows.begin_global)) * self.rows.x_global**2
-        self.diagonal = _sums(self.rows.columns, square, self.width)
+        self.diagonal = self._squares(weight)[0]
 
     def set_ridges(self, ridges: F64, again: bool = False) -> None:
         """Take the ridge of each group: eliminate local models, and factorise what is left.
@@ -278,9 +283,18 @@ class Arrow:
 
     def precisions(self) -> tuple[F64, F64]:
         """The diagonal of the normal equations, of both sides."""
-        square = np.repeat(self.weight, np.diff(self.rows.begin_local)) * self.rows.x_local**2
-        own = _sums(self.rows.slots, square, self.slots)
+        own = self._squares(self.weight)[1]
         return self.diagonal + self.ridge_global, own + self.ridge_local
+
+    def _squares(self, weight: F64) -> tuple[F64, F64]:
+        """The sum over rows of weight times square, of each column and each slot."""
+        from fedres.core.compiled import compiled
+
+        rows, (shared, own) = self.rows, (np.zeros(self.width), np.zeros(self.slots))
+        run = compiled(sum_squares, allocates=True)
+        run(rows.begin_global, rows.columns, rows.x_global, weight, shared)
+        run(rows.begin_local, rows.slots, rows.x_local, weight, own)
+        return shared, own
 
     def sweep(self, target: F64, w_global: F64, w_local: F64) -> tuple[F64, F64]:
         """What is left for the global side, and the local models, which replace w_local."""
@@ -354,23 +368,24 @@ class Arrow:
         )
         corner = np.repeat(self.rows.first_cell[:-1], np.diff(self.rows.first_slot))
         own = self.blocks[corner + place * (place + 3) // 2]
-        return Covariance(variances, own + (across**2).sum(axis=1), self.blocks, root, across)
+        own += np.einsum("ij,ij->i", across, across)
+        return Covariance(variances, own, self.blocks, root, across)
 
     def mean_squares(self) -> F64:
         """Of each group: the mean over rows of the sum of squares of its features."""
-        shared, own = self.groups.of_global[self.rows.columns], self.group_of_slot[self.rows.slots]
-        known, count = shared >= 0, len(self.groups.names)
-        sums = _sums(shared[known], self.rows.x_global[known] ** 2, count)
-        both: F64 = sums + _sums(own, self.rows.x_local**2, count)
-        return both / len(self.client)
+        shared, own = self._squares(np.ones(len(self.client)))
+        known, count = self.groups.of_global >= 0, len(self.groups.names)
+        sums = _sums(self.groups.of_global[known], shared[known], count)
+        return (sums + _sums(self.group_of_slot, own, count)) / len(self.client)
 
     def scores(self, w_global: F64, w_local: F64) -> F64:
         """The sums of both models, in the order of clients."""
-        rows = self.rows
-        n = len(self.client)
-        shared = sparse.csr_array((rows.x_global, rows.columns, rows.begin_global), (n, self.width))
-        own = sparse.csr_array((rows.x_local, rows.slots, rows.begin_local), (n, self.slots))
-        return np.asarray(shared @ w_global + own @ w_local)
+        from fedres.core.compiled import compiled
+
+        rows, out, run = self.rows, np.zeros(len(self.client)), compiled(add_scores, allocates=True)
+        run(rows.begin_global, rows.columns, rows.x_global, w_global, out)
+        run(rows.begin_local, rows.slots, rows.x_local, w_local, out)
+        return out
 
     def variances_of_rows(self, side: Covariance) -> F64:
         """The posterior variance of every row's score, over the noise."""
@@ -602,7 +617,7 @@ def models_of(shape: ModelShape, arrow: Arrow, found: list[Solution]) -> OnlineM
         {"weights": w_global, "squares": np.maximum(shared, SMALLEST)},
         {
             "start": arrow.rows.first_slot,
-            "columns": arrow.columns.astype(np.int32),
+            "columns": arrow.columns,
             "weights": np.stack([one.w_local for one in found], axis=1).astype(np.float32),
             "squares": np.stack([squares(one.precisions[1]) for one in found], axis=1),
         },
@@ -629,40 +644,63 @@ def varying(x: Matrix, client: I64, group: I64) -> I64:
     """
     if not len(group):
         return np.zeros(0, np.int64)
-    n = len(client)
     counts = np.bincount(client)
-    member = sparse.csr_array((1 / np.sqrt(counts)[client], (client, np.arange(n))))
-    sums = member @ sparse.csr_array(x, dtype=np.float64)
-    squares = sparse.csr_array(x, dtype=np.float64).power(2).sum(axis=0)
-    within = squares - sums.power(2).sum(axis=0) > 1e-6 * squares
+    if sparse.issparse(x):
+        member = sparse.csr_array((1 / np.sqrt(counts)[client], (client, range(len(client)))))
+        values = x.data.astype(np.float64)
+        sums = member @ sparse.csr_array((values, x.indices, x.indptr), x.shape)
+        between = sums.power(2).sum(axis=0)
+        values *= values
+        squares = _sums(x.indices, values, x.shape[1])
+    else:
+        between, squares = np.zeros(x.shape[1]), np.zeros(x.shape[1])
+        for j in range(x.shape[1]):
+            column = x[:, j].astype(np.float64)
+            between[j] = (_sums(client, column, len(counts)) ** 2 / np.maximum(counts, 1)).sum()
+            squares[j] = (column**2).sum()
+    within = squares - between > 1e-6 * squares
     return np.flatnonzero(np.isin(group[:-1], group[:-1][within]))
 
 
-def only(x: Matrix, columns: I64) -> Matrix:
-    """These columns of x, all others empty."""
+def only(x: Matrix, columns: I64, order: I64 | slice = slice(None)) -> Matrix:
+    """These columns of x, all others empty, and its rows in this order."""
     if sparse.issparse(x):
-        keep = np.zeros(x.shape[1], x.dtype)
-        keep[columns] = 1
-        x = sparse.csr_array(x * keep)
-        x.eliminate_zeros()
-        return x
+        x = x[order]
+        wanted = np.zeros(x.shape[1], bool)
+        wanted[columns] = True
+        keep = wanted[x.indices] & (x.data != 0)
+        begin = np.append(0, np.cumsum(keep))[x.indptr]
+        return sparse.csr_array((x.data[keep], x.indices[keep], begin), x.shape)
     n, width = len(x), len(columns)
-    return sparse.csr_array(
-        (
-            np.ascontiguousarray(x[:, columns]).ravel(),
-            np.tile(columns.astype(np.int32), n),
-            np.arange(n + 1) * width,
-        ),
-        x.shape,
-    )
+    values = np.empty((n, width), x.dtype)
+    for j, column in enumerate(columns):
+        values[:, j] = x[order, column]
+    numbers = np.tile(columns.astype(np.int32), n)
+    return sparse.csr_array((values.ravel(), numbers, np.arange(n + 1) * width), x.shape)
+
+
+def as_csr(x: Matrix) -> sparse.csr_array:
+    """The same, without the detour over 64-bit numbers of rows and columns that scipy takes."""
+    if sparse.issparse(x):
+        return sparse.csr_array(x)
+    there = x != 0
+    columns = np.broadcast_to(np.arange(x.shape[1], dtype=np.int32), x.shape)[there]
+    begin = np.append(0, np.cumsum(there.sum(axis=1)))
+    return sparse.csr_array((x[there], columns, begin), x.shape)
 
 
 def with_constant(x: Matrix, size: int) -> sparse.csr_array:
     """Rows with their constant, so many features; none where there is no model."""
     if not size:
         return sparse.csr_array((x.shape[0], 0), dtype=np.float32)
-    ones = sparse.csr_array(np.ones((x.shape[0], 1), np.float32))
-    return sparse.csr_array(sparse.hstack([sparse.csr_array(x), ones]), dtype=np.float32)
+    x = as_csr(x)
+    begin = x.indptr + np.arange(len(x.indptr), dtype=np.int64)
+    is_feature = np.ones(begin[-1], bool)
+    is_feature[begin[1:] - 1] = False
+    values = np.ones(begin[-1], np.float32)
+    columns = np.full(begin[-1], size - 1, np.int32)
+    values[is_feature], columns[is_feature] = x.data, x.indices
+    return sparse.csr_array((values, columns, begin), (x.shape[0], size))
 
 
 def _factor(shared: F64, size: F64) -> Any:

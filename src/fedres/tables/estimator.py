@@ -17,10 +17,10 @@ from fedres.core.types import F32, F64, I64, Matrix
 from fedres.simulation.settings import choose
 from fedres.tables.cell_values import as_floats, place_of, unfit
 from fedres.tables.client_ids import Clients
+from fedres.tables.contributions import linear_parts
 from fedres.tables.dict_encoder import DictEncoder
 from fedres.tables.empirical_bayes import Groups, TooWideError, models_of, train
 from fedres.tables.encoder import EncodedTable, Encoder, EstimatorMethod, Names
-from fedres.tables.erm_solver import PairSearch, Ridges
 from fedres.tables.input_rows import as_pandas
 from fedres.tables.labels import FARTHEST, Labels
 from fedres.tables.online_models import ModelShape, OnlineModels, SparseRow
@@ -34,7 +34,7 @@ from fedres.tables.weights import LocalModels, Weights, unpack
 if TYPE_CHECKING:
     import pandas as pd
 
-Solver = Literal["auto", "bayes", "sgd", "erm"]
+Solver = Literal["auto", "bayes", "sgd"]
 SharedKind = Literal["linear", "trees", "auto"]
 Views = TypeVar("Views", bound=tuple[Matrix | SparseRow, Matrix | SparseRow])
 
@@ -114,6 +114,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         encoder: Encoder = whole.encoder_
         frame, client, offset = whole._split(held.frame, held.client, reset=False, learn=False)
         new, numbers = encoder.encode(frame), whole._clients.find(client, len(held))
+        del train, held, frame
         for method in methods:
             one = deepcopy(whole).set_params(method=method)
             one.encoder_ = encoder.of_method(method)
@@ -169,6 +170,39 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             self.encoder_.names_local,
             self._labels.units[0],
             self._labels.names,
+        )
+
+    def contributions(self, X: Any, client: Any = None) -> "pd.DataFrame":
+        """What each column adds to the prediction of each row, as shared and as the client's own.
+
+        Columns of the result are pairs: ``shared`` or ``client``, and the column or ``constant``;
+        a shared model that is not linear is one of them. They add up to the prediction (of
+        classes: to the log odds of the second one; of counts: to the logarithm) before it is
+        clipped to the range of labels seen.
+        """
+        import pandas as pd
+
+        check_is_fitted(self)
+        if self._labels.outputs > 1:
+            raise ValueError(
+                f"contributions are of numbers or of two classes, not of {self._labels.outputs}"
+            )
+        table, client, offset = self._split(X, client, reset=False, learn=False)
+        numbers, views = self._clients.find(client, table.shape[0]), self._views(table)
+        encoder = self.encoder_
+        assert isinstance(encoder, Encoder)
+        columns = [[encoder.columns[i] for i in side] for side in (encoder.global_, encoder.local)]
+        parts = linear_parts(self._models, (columns[0], columns[1]), views, numbers)
+        if self._shared:
+            parts["shared", self.shared_] = self._shared_scores(views[0])[0].astype(np.float64)
+        scale, begin = self._labels.units
+        parts = {name: scale * part for name, part in parts.items()}
+        if offset is not None:
+            parts["shared", str(self.offset)] = offset
+        nothing = np.zeros(len(numbers))
+        parts["shared", "constant"] = begin + parts.get(("shared", "constant"), nothing)
+        return pd.DataFrame(parts).sort_index(
+            axis=1, level=0, ascending=False, sort_remaining=False
         )
 
     @property
@@ -393,10 +427,9 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         data = Encoded(
             *views, rows.targets, rows.client, self._labels.limits, rows.weight, rows.offset
         )
+        del rows, views  # unless others need them, they make room
         rng = check_random_state(self.random_state)
         settings = self._settings(0.0, 0.0)
-        best: Trial | Ridges
-        trials: Sequence[Trial] | Sequence[Ridges]
         self._posterior, self._shared, self.shared_ = None, (), "linear"
         self.solver_ = self._chosen_solver(data)
         if self.solver_ == "bayes":
@@ -407,11 +440,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 if self.solver == "bayes" or self._only_bayes(data):
                     raise
                 self.solver_ = "sgd"
-        if self.solver_ == "erm":
-            self._models, best, trials = PairSearch(settings, data).train(self.shrinkage, rng)
-        else:
-            given = self.eta, self.shrinkage, self.passes
-            self._models, best, trials = tune_and_train(settings, data, *given, rng)
+        given = self.eta, self.shrinkage, self.passes
+        self._models, best, trials = tune_and_train(settings, data, *given, rng)
         self._keep(best, trials)
 
     def _train_bayes(self, data: Encoded, rng: Any) -> None:
@@ -464,12 +494,10 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         settings = self._settings(best.eta, best.shrinkage)
         self._models = OnlineModels(settings, self._labels.outputs)
 
-    def _keep(
-        self, best: Trial | Ridges | None, trials: Sequence[Trial] | Sequence[Ridges]
-    ) -> None:
-        chosen = {} if best is None else best._asdict()
-        self.eta_, self.passes_ = chosen.get("eta"), chosen.get("passes")
-        self.shrinkage_, self.ridge_global_ = chosen.get("shrinkage"), chosen.get("ridge_global")
+    def _keep(self, best: Trial | None, trials: Sequence[Trial]) -> None:
+        self.eta_ = None if best is None else best.eta
+        self.shrinkage_ = None if best is None else best.shrinkage
+        self.passes_ = None if best is None else best.passes
         self.validation_ = [trial._asdict() for trial in trials]
 
     def _settings(self, eta: float, shrinkage: float) -> ModelShape:
@@ -509,6 +537,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 f"{' or classifier' if len(kinds) == 2 else ''} of scikit-learn's kind, "
                 f"not {self.shared!r}"
             )
+        if is_classifier(self.shared) and not hasattr(self.shared, "predict_proba"):
+            raise ValueError(f"shared must have predict_proba, which {self.shared!r} has not")
 
     def _refuse_batch(self) -> None:
         """Refuse to learn row by row what has to be learned from all rows at once."""
@@ -517,10 +547,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             return
         if what is None and self._shared:
             what = f"shared={self.shared!r} with loss {self._loss!r}"
-        if what is None and (
-            self.solver == "erm" or (self.solver == "bayes" and not hasattr(self, "_models"))
-        ):
-            what = f"solver={self.solver!r}"
+        if what is None and self.solver == "bayes" and not hasattr(self, "_models"):
+            what = "solver='bayes'"
         if what is not None:
             raise ValueError(
                 f"{what} needs all rows at once: use fit, or solver='sgd' to learn row by row"

@@ -13,12 +13,19 @@ from fedres.simulation.settings import choose
 from fedres.tables.cell_values import factorise
 from fedres.tables.holdout import hold_out
 from fedres.tables.read_table import Table
-from fedres.tables.table_comparison import ComparedMethod, TableComparison, Task
+from fedres.tables.table_comparison import (
+    METRICS,
+    ComparedMethod,
+    Example,
+    TableComparison,
+    Task,
+)
 
 if TYPE_CHECKING:
     from fedres.tables.encoder import EstimatorMethod
     from fedres.tables.estimator import FedResEstimator
 
+ENOUGH_TO_CHOOSE = 10_000  # rows, of which some are shown as examples
 CHOSEN = ("eta", "shrinkage", "passes")
 TRAINED: tuple["EstimatorMethod", ...] = ("independent", "central", "fedres")
 
@@ -69,32 +76,35 @@ def compare_on_table(
     check_consistent_length(table.frame, table.y, table.client, table.time)
     model = estimator_for(np.asarray(table.y)) if model is None else model
     rows = Table(table.frame, table.y, _numbered(table.client), table.time)
-    if rows.time is not None:
-        rows = rows.take(np.argsort(rows.time, kind="stable"))
-    train, held = map(rows.take, hold_out(rows, share, seed))
+    by_time = rows.time is not None
+    order = np.arange(len(rows)) if rows.time is None else np.argsort(rows.time, kind="stable")
+    in_training, in_held = (order[part] for part in hold_out(rows.take(order), share, seed))
+    train, held = rows.take(in_training), rows.take(in_held)
+    y, client, trained_on = held.y, np.asarray(held.client), np.asarray(train.client)
     are_classes = hasattr(model, "predict_proba")
     errors: dict[ComparedMethod, dict[str, F64]]
-    errors = {"constant": _constant_errors(are_classes, train.y, held.y)}
+    errors = {"constant": _constant_errors(are_classes, train.y, y)}
     chosen: dict[ComparedMethod, dict[str, Any]] = {}
     shared_losses: dict[ComparedMethod, dict[str, float]] = {}
     bar = "judging on held-out rows" if progress else None
-    for one, scores in with_bar(model.fit_each(TRAINED, train, held), len(TRAINED), bar):
-        errors[one.method] = _errors(one, scores, held.y)
+    fits = model.fit_each(TRAINED, train, held)
+    del rows, train  # of which all that is needed is encoded
+    for one, scores in with_bar(fits, len(TRAINED), bar):
+        errors[one.method] = _errors(one, scores, y)
         chosen[one.method] = {name: getattr(one, name + "_") for name in CHOSEN}
         if isinstance(model.shared, str):
             chosen[one.method]["shared"] = one.shared_
         shared_losses[one.method] = {
             trial["shared"]: trial["loss"] for trial in one.validation_ if "shared" in trial
         }
-    client = np.asarray(held.client)
-    training_rows = np.bincount(np.asarray(train.client), minlength=int(client.max()) + 1)
+    training_rows = np.bincount(trained_on, minlength=int(client.max()) + 1)
 
     def judged(are_judged: NDArray[np.bool_]) -> TableComparison:
         clients, numbers = np.unique(client[are_judged], return_inverse=True)
         return TableComparison(
             "classes" if are_classes else "numbers",
-            rows.time is not None,
-            len(train),
+            by_time,
+            len(trained_on),
             numbers,
             training_rows[clients],
             {
@@ -106,7 +116,50 @@ def compare_on_table(
     is_known = training_rows[client] > 0
     new = None if is_known.all() else judged(~is_known)
     found = replace(judged(is_known), new=new, model=one, chosen=chosen)
-    return replace(found, shared_losses=shared_losses)
+    examples = _examples(one, held, np.asarray(table.client)[in_held], errors, is_known)
+    return replace(found, shared_losses=shared_losses, examples=examples)
+
+
+def _examples(
+    model: "FedResEstimator",
+    held: Table,
+    ids: NDArray[Any],
+    errors: dict[ComparedMethod, dict[str, F64]],
+    is_known: NDArray[np.bool_],
+) -> tuple[Example, ...]:
+    """A row whose personal part is of the usual size, and those it helped and harmed most."""
+    known = np.flatnonzero(is_known)
+    if model._labels.outputs > 1 or not len(known):
+        return ()
+    some = known[np.linspace(0, len(known) - 1, min(len(known), ENOUGH_TO_CHOOSE)).astype(int)]
+    parts = model.contributions(held.take(some).frame, np.asarray(held.client)[some])
+    metric = METRICS["classes" if hasattr(model, "predict_proba") else "numbers"][0]
+    gain = (errors["central"][metric] - errors["fedres"][metric])[some]
+    names: list[Any] = parts.columns.to_list()
+    values = parts.to_numpy()
+    size = np.abs(values[:, [side == "client" for side, _ in names]].sum(axis=1))
+    usual = int(np.abs(size - np.median(size)).argmin())
+    chosen = {
+        "A typical prediction": usual,
+        "Where the personal part helped most": int(gain.argmax()),
+    }
+    if gain.min() < 0:
+        chosen["Where the personal part harmed most"] = int(gain.argmin())
+    rows = held.take(some[list(chosen.values())])
+    bounds: Any = [None] * len(chosen)
+    if model._posterior is not None and hasattr(model, "predict_interval"):
+        bounds = model.predict_interval(rows.frame, rows.client).tolist()
+    assert rows.y is not None
+    return tuple(
+        Example(
+            why,
+            ids[some[at]].item() if hasattr(ids[some[at]], "item") else ids[some[at]],
+            rows.y[k].item() if hasattr(rows.y[k], "item") else rows.y[k],
+            [(*name, part) for name, part in zip(names, values[at].tolist(), strict=True)],
+            bounds[k] if bounds[k] is None else tuple(bounds[k]),
+        )
+        for k, (why, at) in enumerate(chosen.items())
+    )
 
 
 def estimator_for(y: NDArray[Any], task: Task | None = None, **parameters: Any) -> Any:

@@ -63,7 +63,7 @@ class Posterior:
             arrow.mean_squares(),
             found[0].errors,
             arrow.rows.first_slot,
-            arrow.columns.astype(np.int32),
+            arrow.columns,
             own.astype(np.float32),
             arrow.rows.first_cell,
             np.asarray(first.blocks, np.float32),

@@ -47,8 +47,7 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
     solver
         ``bayes`` fits both models to all rows at once and finds how much to shrink each column's
         weights from the rows, so that a client with three rows is left to the global model;
-        ``sgd`` learns row by row, the adaptive step on both sides; ``erm`` finds the best pair of
-        models for one shrinkage, for at most 2000 features a side. By default (``auto``) `fit` is
+        ``sgd`` learns row by row, the adaptive step on both sides. By default (``auto``) `fit` is
         ``bayes`` unless an option of ``sgd`` is given or local models are too wide, and all else
         is ``sgd``, which also goes on learning from what ``bayes`` found.
     offset
@@ -57,9 +56,8 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
     eta
         Step size of ``sgd``.
     shrinkage
-        How much local models hold to zero, so that a client with three rows is left to the global
-        model: for ``sgd`` what the running sums of squares of their gradients begin at, for
-        ``erm`` the weight of their squared norm.
+        How much the local models of ``sgd`` hold to zero, so that a client with three rows is left
+        to the global model: what the running sums of squares of their gradients begin at.
     passes
         How often ``sgd`` goes through the rows in `fit`, each time in a new order; three passes
         with smaller steps follow.

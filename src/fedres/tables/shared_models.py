@@ -17,7 +17,7 @@ from fedres.core.types import F32, F64, I64, Matrix
 from fedres.tables.columns import Category, Column
 
 MOST_CATEGORIES = 32  # of a column that trees see
-WIDEST_DENSE = 1000  # columns of a sparse matrix that is made dense
+WIDEST_DENSE, MOST_DENSE = 1000, 2**26  # columns, and numbers, of what is made dense
 TREES, GROWTH = 10, 5  # trees of the first step; each later one adds a fifth of all so far
 RATE, LEAVES, FEWEST_IN_LEAF = 0.2, 15, 20
 ALONE = 5_000_000  # numbers, up to which one core does as well as many
@@ -84,7 +84,7 @@ class LightGbmTrees(BoostedTrees):
         import lightgbm
 
         parameters = {**LIGHTGBM, "seed": seed, "num_threads": _threads(x)}
-        data = lightgbm.Dataset(x, np.zeros(x.shape[0]), params=parameters).construct()
+        data = lightgbm.Dataset(_taken(x), np.zeros(x.shape[0]), params=parameters).construct()
         return lambda: cls(data)
 
     def grow(self, x: Matrix, rows: I64, left: F64, weight: F64, score: F64) -> F64:
@@ -102,14 +102,17 @@ class LightGbmTrees(BoostedTrees):
             self.booster.update(fobj=lambda now, _: (weights * (now - wanted), weights))
         if self.booster.num_trees() == before:  # nothing is left to split
             return score
-        more = self.booster.predict(x, start_iteration=before, num_threads=_threads(x))
+        more = self.booster.predict(_taken(x), start_iteration=before, num_threads=_threads(x))
         return np.asarray(score + more)
+
+    def __reduce__(self) -> Any:
+        return LightGbmTrees.unpack, (self.pack(),)  # a copy needs no rows
 
     def predict(self, x: Matrix) -> F64:
         """Scores of rows."""
         if self.booster is None or not self.booster.num_trees():
             return np.zeros(x.shape[0])
-        return np.asarray(self.booster.predict(x, num_threads=_threads(x)), np.float64)
+        return np.asarray(self.booster.predict(_taken(x), num_threads=_threads(x)), np.float64)
 
     def pack(self) -> Text:
         """The text, empty where rows were too few for a tree."""
@@ -135,13 +138,16 @@ class HistogramTrees(BoostedTrees):
         self.seed, self.series = seed, list(series)
 
     @classmethod
-    def prepare(cls, _x: Matrix, seed: int) -> Callable[[], BoostedTrees]:
-        """Nothing is to be done before."""
+    def prepare(cls, x: Matrix, seed: int) -> Callable[[], BoostedTrees]:
+        """Refuse what would have to be made dense."""
+        if sparse.issparse(x):
+            raise _too_wide("shared='trees' by scikit-learn", x)
         return lambda: cls(seed)
 
     def grow(self, x: Matrix, rows: I64, left: F64, weight: F64, score: F64) -> F64:
         """Add trees."""
         from sklearn.ensemble import HistGradientBoostingRegressor
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
         if len(rows) < 2 * FEWEST_IN_LEAF:
             return score
@@ -154,14 +160,20 @@ class HistogramTrees(BoostedTrees):
             early_stopping=False,
             random_state=self.seed,
         )
-        self.series.append(new.fit(x[rows], left[rows], weight[rows]))
-        return score + np.asarray(new.predict(x), np.float64)
+        with threadpool_limits(_threads(x) or None, "openmp"):  # threads cost more than few rows
+            self.series.append(new.fit(x[rows], left[rows], weight[rows]))
+            return score + np.asarray(new.predict(x), np.float64)
 
     def predict(self, x: Matrix) -> F64:
         """Scores of rows."""
+        from threadpoolctl import threadpool_limits
+
         score = np.zeros(x.shape[0])
-        for one in self.series:
-            score += one.predict(dense(x))
+        with threadpool_limits(_threads(x) or None, "openmp"):
+            for part in _parts(x):
+                rows = dense(x[part])
+                for one in self.series:
+                    score[part] += one.predict(rows)
         return score
 
     def pack(self) -> Text:
@@ -187,9 +199,20 @@ class ForeignModel(SharedModel):
 
     def predict(self, x: Matrix) -> F64:
         """Scores of rows."""
+        outputs = len(self.fitted) if isinstance(self.fitted, list) else self.outputs
+        scores = np.empty((outputs, x.shape[0]))
+        for part in _parts(x):
+            scores[:, part] = self._predict(x[part])
+        return scores
+
+    def _predict(self, x: Matrix) -> F64:
         if isinstance(self.fitted, list):
-            return np.stack([np.ravel(one.predict(dense(x))) for one in self.fitted])
-        return log_odds(self.fitted.predict_proba(dense(x)), self.outputs)
+            return np.stack([np.ravel(one.predict(taken_by(one, x))) for one in self.fitted])
+        share = np.zeros((x.shape[0], max(2, self.outputs)))  # none of a class that was not there
+        share[:, self.fitted.classes_.astype(int)] = self.fitted.predict_proba(
+            taken_by(self.fitted, x)
+        )
+        return log_odds(share, self.outputs)
 
     def pack(self) -> Text:
         """The models, by skops."""
@@ -241,12 +264,46 @@ def features_seen(columns: Sequence[Column]) -> NDArray[np.bool_]:
 def seen_part(x_global: Matrix, seen: NDArray[np.bool_]) -> Matrix:
     """The columns that a shared model sees."""
     x = x_global if seen.all() else x_global[:, np.flatnonzero(seen)]
-    return dense(x) if x.shape[1] <= WIDEST_DENSE else x
+    return dense(x) if x.shape[1] <= WIDEST_DENSE and _numbers(x) <= MOST_DENSE else x
 
 
 def dense(x: Matrix) -> F32:
     """An array, as not all models take sparse matrices."""
     return np.asarray(x.toarray() if sparse.issparse(x) else x, np.float32)
+
+
+def taken_by(model: Any, x: Matrix) -> Any:
+    """Rows as a model of scikit-learn's kind takes them: sparse ones only if it says it does."""
+    from sklearn.utils import get_tags
+
+    if sparse.issparse(x) and get_tags(model).input_tags.sparse:
+        return x
+    if sparse.issparse(x) and _numbers(x) > MOST_DENSE:
+        raise _too_wide(f"shared={type(model).__name__}", x)
+    return dense(x)
+
+
+def _too_wide(what: str, x: Matrix) -> ValueError:
+    return ValueError(
+        f"{what} takes no sparse rows, and {x.shape[0]} rows of {x.shape[1]} columns are too many "
+        "to be made dense: use shared='linear', shared='trees' with lightgbm installed, or fewer "
+        "columns"
+    )
+
+
+def _taken(x: Matrix) -> Any:
+    """Rows as LightGBM takes them."""
+    return sparse.csr_matrix(x) if sparse.issparse(x) else x
+
+
+def _parts(x: Matrix) -> list[slice]:
+    """Rows by so many at once that they may be made dense."""
+    size = max(1, MOST_DENSE // max(1, x.shape[1]))
+    return [slice(a, a + size) for a in range(0, x.shape[0], size)]
+
+
+def _numbers(x: Matrix) -> int:
+    return int(x.shape[0]) * int(x.shape[1])
 
 
 def _threads(x: Matrix) -> int:
@@ -268,15 +325,23 @@ def _dump(model: Any) -> Text:
         "a shared model of scikit-learn is saved by skops, without pickle (trees of LightGBM need "
         "nothing more)",
     )
-    return np.frombuffer(skops.dumps(model), np.uint8)
+    content = skops.dumps(model)
+    _refuse_foreign(skops.get_untrusted_types(data=content))
+    return np.frombuffer(content, np.uint8)
 
 
 def _undump(text: Text) -> Any:
     skops = _needs("skops.io", "this model has a part that skops saved")
     content = text.tobytes()
-    # What scikit-learn itself is made of is trusted, and nothing else.
     unknown = skops.get_untrusted_types(data=content)
-    own = [name for name in unknown if name.startswith("sklearn.")]
-    if foreign := sorted({*unknown} - {*own}):
-        raise ValueError(f"the shared model has parts that are not scikit-learn's: {foreign}")
-    return skops.loads(content, trusted=own)
+    _refuse_foreign(unknown)
+    return skops.loads(content, trusted=unknown)
+
+
+def _refuse_foreign(unknown: Sequence[str]) -> None:
+    """What scikit-learn itself is made of is trusted, and nothing else."""
+    if foreign := sorted(name for name in unknown if not name.startswith("sklearn.")):
+        raise ValueError(
+            "the shared model is not saved or loaded, since it has parts that are not "
+            f"scikit-learn's: {', '.join(foreign)}"
+        )

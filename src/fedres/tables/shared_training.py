@@ -43,8 +43,8 @@ from fedres.tables.shared_models import (
     BoostedTrees,
     ForeignModel,
     SharedModel,
-    dense,
     seen_part,
+    taken_by,
     trees_at_hand,
 )
 
@@ -168,7 +168,8 @@ def train_trees(
         found = []
         for k, course in enumerate(courses):
             labels = labels_of(shape, data, arrow, k)
-            grower = Grower(new(), LinearSide(arrow, labels, course.variances, np.ones(len(x))))
+            side = LinearSide(arrow, labels, course.variances, np.ones(len(labels.y)))
+            grower = Grower(new(), side)
             for _ in range(course.steps):
                 grower.step(x)
             offset = labels.offset + grower.score
@@ -253,11 +254,17 @@ def train_foreign(
     from sklearn.base import clone, is_classifier
     from threadpoolctl import threadpool_limits
 
+    if len(data.client) < 2 * FOLDS:
+        raise ValueError(
+            f"shared={type(model).__name__} needs {2 * FOLDS} rows or more, not "
+            f"{len(data.client)}: use shared='linear'"
+        )
     seed, outputs = int(rng.randint(2**31)), range(len(data.y))
     rest = _unseen(data, seen)
     arrow = Arrow(shape, rest, groups)
     labels = [labels_of(shape, data, arrow, k) for k in outputs]
-    x, fold = dense(seen_part(data.x_global, seen))[arrow.order], _folds(arrow.client, rng)
+    x = taken_by(model, seen_part(data.x_global, seen))[arrow.order]
+    fold = _folds(arrow.client, rng)
     own = np.zeros((len(outputs), len(fold)))  # scores of the linear side
     score = np.zeros_like(own)  # scores of rows by models that did not learn from them
     classes = data.y[0] > 0 if len(outputs) == 1 else data.y.argmax(axis=0)

@@ -25,7 +25,7 @@ KINDS: dict[str, tuple[type[FedResEstimator], Any]] = {
     "classifier": (FedResClassifier, ClassLabels),
 }
 CHOSEN = (
-    "solver_", "shared_", "eta_", "shrinkage_", "passes_", "ridge_global_", "validation_",
+    "solver_", "shared_", "eta_", "shrinkage_", "passes_", "validation_",
     "n_features_in_",
     "columns_",  # which of a table's columns is what: `fedres fit` notes it, to read new tables
 )  # fmt: skip

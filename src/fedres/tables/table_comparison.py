@@ -53,6 +53,28 @@ class Group(NamedTuple):
     gain: Interval
 
 
+class Example(NamedTuple):
+    """One held-out row, and what its prediction by FedRes is made of.
+
+    Attributes
+    ----------
+    why
+        What it is an example of.
+    client, label
+        As the table has them.
+    parts
+        What each column adds: ``shared`` or ``client``, its name, and how much.
+    interval
+        Bounds that hold nine labels in ten; None where they are not known.
+    """
+
+    why: str
+    client: Any
+    label: Any
+    parts: list[tuple[str, str, float]]
+    interval: tuple[float, float] | None
+
+
 @dataclass(frozen=True)
 class TableComparison:
     """What `compare` found on a table.
@@ -82,6 +104,8 @@ class TableComparison:
     shared_losses
         Where ``shared="auto"``: the loss of each method with a linear shared model and with trees,
         on rows left out of training.
+    examples
+        Some held-out rows, and what their predictions are made of.
 
     Examples
     --------
@@ -108,6 +132,7 @@ class TableComparison:
     model: "FedResEstimator | None" = field(default=None, repr=False)
     chosen: dict[ComparedMethod, dict[str, Any]] = field(default_factory=dict, repr=False)
     shared_losses: dict[ComparedMethod, dict[str, float]] = field(default_factory=dict, repr=False)
+    examples: tuple[Example, ...] = field(default=(), repr=False)
 
     @property
     def metrics(self) -> tuple[str, ...]:
