@@ -193,7 +193,11 @@ class ServerState:
             member = self._named(reply.client, flight.node)
         except ValueError as error:
             self.strangers[str(error)] += 1
-            self._bad_nodes[flight.node] += 1
+            if isinstance(error, RefusedError) and not self.settings.bind_names:
+                # A node without a key that was restarted: Flower gives the old one up in a minute.
+                self._fault(flight.node, str(error))
+            else:
+                self._bad_nodes[flight.node] += 1
             return
         if member.ignored:
             return
