@@ -43,6 +43,33 @@ def test_rows_are_laid_out_client_by_client(form):
     np.testing.assert_array_equal(keys[rows.slots], of_row * 6 + columns)
 
 
+def test_local_models_are_eliminated_exactly():
+    """Both of clients with fewer rows than weights and with more, for weights of rows."""
+    rng = np.random.default_rng(1)
+    client = np.repeat(np.arange(12), [1, 2, 3, 9, 12, 1, 2, 8, 20, 3, 4, 6])
+    x = rng.normal(size=(len(client), 5)).astype(np.float32)
+    x[rng.random(x.shape) < 0.3] = 0
+    y, weight = rng.normal(size=len(client)), rng.uniform(0.5, 2, len(client))
+    data = Encoded(x, x, y[None].astype(np.float32), client, (-3.0, 3.0))
+    numbers = [Number(f"x{j}", 0.0, 1.0, False) for j in range(5)]
+    groups = Groups.of(numbers, numbers)
+    arrow = Arrow(ModelShape(5, 5), data, groups)
+    arrow.weigh(weight)
+    ridges = rng.uniform(0.5, 2, len(groups.names))
+    arrow.set_ridges(ridges)
+    w_global, w_local = arrow.means(y, np.zeros(6), 1e-10)
+    with_one = np.hstack([x, np.ones((len(x), 1))])
+    own = (np.eye(12)[client][:, :, None] * with_one[:, None]).reshape(len(x), -1)
+    both = np.hstack([with_one, own])
+    ridge = np.concatenate(
+        [np.append(ridges, 0)[groups.of_global], np.tile(ridges[groups.of_local], 12)]
+    )
+    w = np.linalg.solve(both.T @ (weight[:, None] * both) + np.diag(ridge), both.T @ (weight * y))
+    np.testing.assert_allclose(w_global, w[:6], rtol=1e-5)
+    of_slot = np.repeat(np.arange(12), np.diff(arrow.rows.first_slot))
+    np.testing.assert_allclose(w_local, w[6:].reshape(12, 6)[of_slot, arrow.columns], atol=1e-6)
+
+
 def rmse(a, b):
     return np.sqrt(np.mean((a - b) ** 2))
 

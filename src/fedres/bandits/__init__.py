@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fedres.bandits.policies import Greedy as Greedy
     from fedres.bandits.policies import Softmax as Softmax
     from fedres.bandits.policies import SquareCB as SquareCB
-    from fedres.bandits.replay import Replay as Replay
+    from fedres.bandits.replayed_rows import Replay as Replay
     from fedres.bandits.section_5 import paper_bandit as paper_bandit
     from fedres.bandits.server import BanditServer as BanditServer
     from fedres.bandits.simulator import simulate_bandit as simulate_bandit
@@ -42,7 +42,7 @@ _NAMES = {
     "logs": ("Event", "EventLog", "read_events"),
     "pending": ("RewardError",),
     "policies": ("EpsilonGreedy", "Greedy", "Softmax", "SquareCB"),
-    "replay": ("Replay",),
+    "replayed_rows": ("Replay",),
     "section_5": ("paper_bandit",),
     "server": ("BanditServer",),
     "simulator": ("simulate_bandit",),

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedres.bandits.by_name import SYNTHETIC, Maker, choose_policies, environments
 from fedres.bandits.policies import Policy
-from fedres.bandits.replay import Replay
+from fedres.bandits.replayed_rows import Replay
 from fedres.bandits.simulator import BanditRun, simulate_bandit
 from fedres.core.steps import Adaptive
 from fedres.core.types import F64, I64

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fedres.cli import table_options as shared
 
 if TYPE_CHECKING:
-    from fedres.bandits.replay import Replay
+    from fedres.bandits.replayed_rows import Replay
 
 _CONDITION = re.compile(r"(?P<column>.+?)\s*>=\s*(?P<least>[-+\d.eE]+)")
 
@@ -35,7 +35,7 @@ class ReplayColumns(NamedTuple):
         """Read the table; clients are offered what they have rows of."""
         import numpy as np
 
-        from fedres.bandits.replay import Replay
+        from fedres.bandits.replayed_rows import Replay
         from fedres.simulation.parallel import working
         from fedres.tables.encoder import Encoder
 

@@ -4,7 +4,7 @@ Appendix B proves a bound for any eta and eta_i, then sets both to one value and
 bound. The ratio of the first to the second shows what that step loses as clients join.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CLIENTS = (1, 5, 50, 500)
 ROUNDS, DELAY = 10_000, 100
 # All constants 1, and models as large as the ball allows: W = (P + 1) D^2.
-SHAPE = {
+SHAPE: dict[str, Any] = {
     "norm_global": 1.0,
     "norm_local": 1.0,
     "sigma": 1.0,

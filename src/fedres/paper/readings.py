@@ -83,7 +83,8 @@ class Reading:
     @property
     def _scales(self) -> dict[str, Scale]:
         pairs = (part.rpartition("=") for part in self.scale.split(","))
-        return {"": "given"} | {name.strip(): scale.strip() for name, _, scale in pairs}  # type: ignore[dict-item]
+        named: Any = {name.strip(): scale.strip() for name, _, scale in pairs}
+        return {"": "given", **named}
 
     def scale_on(self, data: str) -> Scale:
         """The scale of a set's features."""

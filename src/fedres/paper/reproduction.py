@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedres.paper.appendix_c import appendix_c
 from fedres.paper.claims import Claim, judge_claims
@@ -150,7 +150,8 @@ def reproduce(
             for pair in cases(figure, name, sizes[name], many[name], seeds, reading)
         ]
     readings = list({one.name: one for one in (*READINGS.values(), reading)}.values())
-    etas, missing = {}, {}
+    etas: dict[tuple[str, str], dict[str, float]] = {}
+    missing: dict[tuple[str, str], str] = {}
     if "readings" in with_data:
         for one in readings:
             reasons = {name: one.missing(name) for name in names}
@@ -166,12 +167,12 @@ def reproduce(
             table[tag] = [tags[tag] for tags, _ in tagged]
     studies: dict[str, pd.DataFrame] = {}
     if "newcomers" in with_data:
-        chosen = {name: sizes[name].adaptive for name in sizes}
-        chosen = chosen or tune_adaptive(names, many, run, reading)
+        etas_of: Any = {name: sizes[name].adaptive for name in sizes}
+        etas_of = etas_of or tune_adaptive(names, many, run, reading)
         jobs = [
             Newcomers(
                 name, fingerprint(name, reading.scale_on(name)), many[name], seed,
-                tuple(sorted(chosen[name].items())), **reading.settings(name),
+                tuple(sorted(etas_of[name].items())), **reading.settings(name),
             )
             for name in names
             for seed in range(seeds)

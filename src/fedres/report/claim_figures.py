@@ -1,7 +1,7 @@
 """Figures of paired differences: what claims test, and what depends on a reading."""
 
 from textwrap import fill
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -112,7 +112,8 @@ def reading_differences(result: Reproduction) -> dict[str, tuple[Cells, float]]:
     shared: Cells = {}
     gains: Cells = {}
     lost: Cells = {}
-    for (reading, data), part in table.groupby(["reading", "data"], sort=False):
+    groups: Any = table.groupby(["reading", "data"], sort=False)
+    for (reading, data), part in groups:
         none = part[part.delay == 0].pivot(index="seed", columns="method", values="accuracy")
         best = none[["independent", "central"]].mean().idxmax()
         late = part[part.delay > 0].set_index("seed").accuracy
@@ -128,8 +129,8 @@ def reading_differences(result: Reproduction) -> dict[str, tuple[Cells, float]]:
 
 def _cells(axes: Axes, names: list[str], columns: list[str], cells: Cells, most: float) -> None:
     means = np.full((len(names), len(columns)), np.nan)
-    for (reading, data), one in cells.items():
-        means[names.index(reading), columns.index(data)] = one.mean
+    for (reading, data), found in cells.items():
+        means[names.index(reading), columns.index(data)] = found.mean
     axes.imshow(means, cmap="RdBu", vmin=-most, vmax=most, alpha=0.75, aspect="auto")
     for i, name in enumerate(names):
         for j, data in enumerate(columns):

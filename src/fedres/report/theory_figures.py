@@ -33,7 +33,7 @@ def appendix_c_figures(table: "pd.DataFrame") -> list[tuple[str, str, Figure, "p
     """Figure 6, the average loss, and Figure 7, the path of the global model."""
     rollouts = table.seed.nunique()
     groups = table.astype({"loss": float}).groupby(["method", "round"])[["loss", "first", "second"]]
-    wide = groups.quantile(np.array([0.1, 0.5, 0.9])).unstack()
+    wide: Any = groups.quantile(np.array([0.1, 0.5, 0.9])).unstack()
     for column, mean in groups.mean().items():
         wide[column, "mean"] = mean
     numbers = wide.stack(future_stack=True)
@@ -155,8 +155,9 @@ def rules_figure(table: "pd.DataFrame") -> tuple[Figure, "pd.DataFrame"]:
         means = _means(part[part.rounds <= longest])
         for rule, (colour, marker) in RULES.items():
             mine = means[means.alignment == rule].sort_values(x)
-            look = {"label": f"{rule} (Theorem 2)" if rule == "aligned" else rule, "ms": 4}
-            draw_band(axes, mine[x], mine.regret, mine.half, colour, marker=marker, **look)
+            name = f"{rule} (Theorem 2)" if rule == "aligned" else rule
+            numbers = mine[x], mine.regret, mine.half
+            draw_band(axes, *numbers, colour, marker=marker, label=name, ms=4)
         axes.set(yscale="log", title=title, ylabel="average regret")
         if x == "rounds":
             base = _means(none[none.rounds <= longest])

@@ -224,46 +224,106 @@ def condense(
     are room for one client.
     """
     met = np.empty(len(out), np.int64)
-    swept = np.empty(len(out))
     for i in range(len(rows.first_row) - 1):
-        slot, corner, count = rows.first_slot[i], rows.first_cell[i], 0
-        size = rows.first_slot[i + 1] - slot
-        for n in range(rows.first_row[i], rows.first_row[i + 1]):
-            first, last = rows.begin_global[n], rows.begin_global[n + 1]
-            for e in range(first, last):
+        count = 0
+        for e in range(
+            rows.begin_global[rows.first_row[i]], rows.begin_global[rows.first_row[i + 1]]
+        ):
+            p = place[rows.columns[e]]
+            if p >= 0 and mine[p] < 0:
+                mine[p], met[count] = count, p
+                count += 1
+        if rows.first_row[i + 1] - rows.first_row[i] < rows.first_slot[i + 1] - rows.first_slot[i]:
+            condense_rows(rows, i, blocks, weight, place, out, mine, met[:count])
+        else:
+            condense_slots(rows, i, blocks, weight, place, out, mine, met[:count], seen, less)
+        for p in met[:count]:
+            mine[p] = -1
+
+
+@apart
+def condense_rows(
+    rows: SortedRows,
+    i: int,
+    blocks: F64,
+    weight: F64,
+    place: I64,
+    out: F64,
+    mine: I64,
+    met: I64,
+) -> None:
+    """The same for a client with fewer rows than slots: X_g' (W - W X_l C X_l' W) X_g, by rows."""
+    slot, corner = rows.first_slot[i], rows.first_cell[i]
+    own, swept = np.empty(rows.first_slot[i + 1] - slot), np.empty(len(met))
+    for n in range(rows.first_row[i], rows.first_row[i + 1]):
+        own[:] = 0.0
+        for f in range(rows.begin_local[n], rows.begin_local[n + 1]):
+            b, value = rows.slots[f] - slot, weight[n] * rows.x_local[f]
+            for a in range(len(own)):
+                own[a] += value * blocks[corner + cell(a, b)]
+        swept[:] = 0.0
+        for m in range(rows.first_row[i], rows.first_row[i + 1]):
+            left = 1.0 if m == n else 0.0
+            for f in range(rows.begin_local[m], rows.begin_local[m + 1]):
+                left -= rows.x_local[f] * own[rows.slots[f] - slot]
+            left *= weight[m]
+            for e in range(rows.begin_global[m], rows.begin_global[m + 1]):
                 p = place[rows.columns[e]]
-                if p < 0:
-                    continue
-                if mine[p] < 0:
-                    mine[p], met[count] = count, p
-                    for a in range(size):
-                        seen[a, count] = 0.0
-                    for q in range(count + 1):
-                        less[count, q] = 0.0
-                    count += 1
-                value = weight[n] * rows.x_global[e]
-                for f in range(first, e + 1):
-                    q = place[rows.columns[f]]
-                    if q >= 0:
-                        out[max(p, q), min(p, q)] += value * rows.x_global[f]
-                for f in range(rows.begin_local[n], rows.begin_local[n + 1]):
-                    seen[rows.slots[f] - slot, mine[p]] += value * rows.x_local[f]
-        for a in range(size):
+                if p >= 0:
+                    swept[mine[p]] += left * rows.x_global[e]
+        for e in range(rows.begin_global[n], rows.begin_global[n + 1]):
+            p, value = place[rows.columns[e]], rows.x_global[e]
+            for k in range(len(met)):
+                if met[k] <= p:
+                    out[p, met[k]] += value * swept[k]
+
+
+@apart
+def condense_slots(
+    rows: SortedRows,
+    i: int,
+    blocks: F64,
+    weight: F64,
+    place: I64,
+    out: F64,
+    mine: I64,
+    met: I64,
+    seen: F64,
+    less: F64,
+) -> None:
+    """The same for a client with as many rows as slots or more, by slots."""
+    slot, corner, count = rows.first_slot[i], rows.first_cell[i], len(met)
+    size = rows.first_slot[i + 1] - slot
+    swept = np.empty(count)
+    seen[:size, :count] = 0.0
+    less[:count, :count] = 0.0
+    for n in range(rows.first_row[i], rows.first_row[i + 1]):
+        first, last = rows.begin_global[n], rows.begin_global[n + 1]
+        for e in range(first, last):
+            p = place[rows.columns[e]]
+            if p < 0:
+                continue
+            value = weight[n] * rows.x_global[e]
+            for f in range(first, e + 1):
+                q = place[rows.columns[f]]
+                if q >= 0:
+                    out[max(p, q), min(p, q)] += value * rows.x_global[f]
+            for f in range(rows.begin_local[n], rows.begin_local[n + 1]):
+                seen[rows.slots[f] - slot, mine[p]] += value * rows.x_local[f]
+    for a in range(size):
+        swept[:] = 0.0
+        for b in range(size):
+            value = blocks[corner + cell(a, b)]
             for q in range(count):
-                swept[q] = 0.0
-            for b in range(size):
-                value = blocks[corner + cell(a, b)]
-                for q in range(count):
-                    swept[q] += value * seen[b, q]
-            for p in range(count):
-                value = seen[a, p]
-                if value != 0.0:
-                    for q in range(p + 1):
-                        less[p, q] += value * swept[q]
+                swept[q] += value * seen[b, q]
         for p in range(count):
-            mine[met[p]] = -1
-            for q in range(p + 1):
-                out[max(met[p], met[q]), min(met[p], met[q])] -= less[p, q]
+            value = seen[a, p]
+            if value != 0.0:
+                for q in range(p + 1):
+                    less[p, q] += value * swept[q]
+    for p in range(count):
+        for q in range(p + 1):
+            out[max(met[p], met[q]), min(met[p], met[q])] -= less[p, q]
 
 
 @apart
