@@ -20,8 +20,8 @@ from rich.table import Table
 
 from fedres.core.files import whole_file
 from fedres.core.messages import Upload
+from fedres.core.receipts import number_of
 from fedres.flower.app_settings import AppSettings
-from fedres.flower.client_state import number_of
 from fedres.flower.member import Member
 from fedres.flower.server_state import ServerState, TaskUnderWay
 from fedres.flower.wire import Reply, Sent

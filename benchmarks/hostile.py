@@ -27,10 +27,11 @@ from rich.table import Table
 
 import fedres
 from fedres.core.messages import GlobalModel, Upload
+from fedres.core.receipts import number_of
 from fedres.core.views import client_rows
 from fedres.flower import run_folder
 from fedres.flower.app_settings import AppSettings
-from fedres.flower.client_state import ClientState, number_of
+from fedres.flower.client_state import ClientState
 from fedres.flower.memory import Memory
 from fedres.flower.server_state import ServerState
 from fedres.flower.wire import Reply, Sent

@@ -11,9 +11,9 @@ import pytest
 from scipy.sparse import csr_array
 
 from fedres.core.messages import Upload
+from fedres.core.receipts import number_of
 from fedres.flower import checks, run_folder
 from fedres.flower.app_settings import AppSettings
-from fedres.flower.client_state import number_of
 from fedres.flower.server_state import ServerState, TaskUnderWay
 from fedres.flower.wire import Reply, Sent
 

@@ -19,6 +19,7 @@ import numpy as np
 from fedres.core.messages import GlobalModel, Upload
 from fedres.core.models import LinearModel, batch_of, linear
 from fedres.core.primitives import view_of
+from fedres.core.receipts import new_epoch
 from fedres.core.sgd import Linear, Many
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.checks import RefusedError, checked
@@ -67,7 +68,7 @@ class ServerState:
         self.settings, self.folder, self.clock = settings, folder, clock
         self.global_ = LinearModel(settings.width_global, settings.rule, settings.rule.step)
         self.session = uuid.uuid4().hex
-        self._started = time.time_ns()
+        self._started = new_epoch()
         self.version = 0
         self.rounds = self.before = 0.0
         self.members: dict[str, Member] = {}
@@ -192,7 +193,11 @@ class ServerState:
             member = self._named(reply.client, flight.node)
         except ValueError as error:
             self.strangers[str(error)] += 1
-            self._bad_nodes[flight.node] += 1
+            if isinstance(error, RefusedError) and not self.settings.bind_names:
+                # A node without a key that was restarted: Flower gives the old one up in a minute.
+                self._fault(flight.node, str(error))
+            else:
+                self._bad_nodes[flight.node] += 1
             return
         if member.ignored:
             return
