@@ -24,11 +24,10 @@ def compile_one(what, batch):
 
     import fedres
     from conftest import random_federation
+    from fedres import bandits
 
     if what == "bandit":
-        fedres.bandits.simulate_bandit(
-            fedres.bandits.Catalogue.draw(clients=3), fedres.bandits.Greedy(), rounds=2
-        )
+        bandits.simulate_bandit(bandits.Catalogue.draw(clients=3), bandits.Greedy(), rounds=2)
     elif what == "stream":
         rng = np.random.default_rng(0)
         x, y = rng.normal(size=(30, 2)), rng.normal(size=30)

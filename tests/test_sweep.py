@@ -172,6 +172,7 @@ def test_every_setting_has_its_own_key(tmp_path):
         "data": str(tmp_path / "other.csv"), "clients": 7, "seed": 7, "method": "fedres-erm",
         "delay": 7, "alignment": "aligned", "step": "sgd", "eta": 0.25, "rounds": 7,
         "residual_bits": 16, "local": "all", "local_eta": 0.25, "batch": 7, "ridge": 0.5,
+        "labels": (0.0, 1.0), "clip": False, "scale": "0..1",
     }  # fmt: skip
     assert set(others) == set(vars(base))
     keys = {replace(base, **{name: value}).key() for name, value in others.items()}

@@ -31,8 +31,8 @@ def paper_step_size(rounds: int, clients: int, delay: int) -> float:
 
     Examples
     --------
-    >>> paper_step_size(1_000_000, 8, 0)  # sqrt(9 / 8,000,000)
-    0.00106066...
+    >>> round(paper_step_size(1_000_000, 8, 0), 6)  # sqrt(9 / 8,000,000)
+    0.001061
     """
     size = 1 + clients
     slow = np.cbrt(size / (clients**3 * delay**2 * rounds)) if delay else np.inf
