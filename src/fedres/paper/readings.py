@@ -4,7 +4,7 @@ The paper names Vowpal Wabbit's ``--adaptive`` and leaves open how labels are co
 predictions are clipped, with which step size, on which scale features are, and what exactly is late
 when messages are. A `Reading` fixes all of that. The named ones were found by *search*: by trying
 many and looking at what came out, so that one of them is near to the paper's figures is no evidence
-that it is what the authors did. That search used other seeds than the figure has.
+that it is what the authors did. No step is tuned on the seeds of the figure.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -129,7 +129,7 @@ READINGS = {
         ),
     )
 }
-READING_SEEDS_FROM = 20_000  # of the figure; neither the search nor any tuning has used them
+READING_SEEDS_FROM = 20_000  # of the figure: no step is tuned on them
 
 
 def find_reading(name: str, **changes: Any) -> Reading:

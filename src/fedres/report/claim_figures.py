@@ -94,7 +94,7 @@ def readings_figure(result: Reproduction) -> tuple[Figure, "pd.DataFrame"]:
     figure.axes[0].set_xticks(range(len(columns)), shown)
     figure.suptitle(
         f"{len(names)} readings of the paper, found by search (points, 95% intervals over "
-        f"{result.seeds} seeds\nthat the search did not use; bold where the interval excludes 0)",
+        f"{result.seeds} seeds\nthat no step was tuned on; bold where the interval excludes 0)",
         fontweight="bold",
     )
     rows = [
