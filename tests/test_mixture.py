@@ -22,6 +22,16 @@ def said(*predictions):
     return np.array(predictions, np.float32).reshape(-1, 1)
 
 
+def predicted(mixture, experts):
+    out = np.empty(1, np.float32)
+    blend(mixture, np.zeros(1, np.int64), experts, 0, out)
+    return out[0]
+
+
+def told(mixture, experts, label):
+    reweigh(mixture, experts, 0, np.array([label], np.float32))
+
+
 def squared(experts, switching=0.0):
     return new_mixture(SQUARED.number, LABELS, 1, experts, switching)
 
@@ -33,6 +43,13 @@ def test_log(x):
     assert found == compiled(elementary.log)(x)
 
 
+@given(st.floats(0.125, 8))
+def test_log_of_middling(x):
+    found = elementary.log_of_middling(x)
+    assert found == pytest.approx(math.log(x), rel=1e-12, abs=1e-15)
+    assert found == compiled(elementary.log_of_middling)(x)
+
+
 @given(st.floats(-1, 1))
 def test_exp_of_small(x):
     found = elementary.exp_of_small(x)
@@ -42,31 +59,31 @@ def test_exp_of_small(x):
 
 @pytest.mark.parametrize("prediction", [-1.0, 0.5, 3.0])
 def test_one_expert_is_followed(prediction):
-    assert blend(squared(1), 0, said(prediction), 0) == pytest.approx(prediction, abs=1e-7)
+    assert predicted(squared(1), said(prediction)) == pytest.approx(prediction, abs=1e-7)
 
 
 def test_an_expert_beyond_all_labels_is_brought_back():
-    assert blend(squared(1), 0, said(10.0), 0) == pytest.approx(3.0, abs=1e-7)
+    assert predicted(squared(1), said(10.0)) == pytest.approx(3.0, abs=1e-7)
 
 
 def test_weights_and_prediction_by_hand():
     # R = 4, eta = 1/8; losses 16 and 4 at the label 3: weights e^-2 and e^-0.5, over their sum.
     mixture, experts = squared(2), said(-1.0, 1.0)
-    reweigh(mixture, 0, experts, 0, 3.0)
+    told(mixture, experts, 3.0)
     expected = np.exp([-2.0, -0.5]) / np.exp([-2.0, -0.5]).sum()
-    np.testing.assert_allclose(mixture.weight[0], expected, rtol=1e-8)
+    np.testing.assert_allclose(mixture.weight[:, 0], expected, rtol=1e-8)
     at_low = -8 * np.log(expected @ np.exp(np.array([0.0, -4.0]) / 8))
     at_high = -8 * np.log(expected @ np.exp(np.array([-16.0, -4.0]) / 8))
-    assert blend(mixture, 0, experts, 0) == pytest.approx(1 + (at_low - at_high) / 8, rel=1e-7)
+    assert predicted(mixture, experts) == pytest.approx(1 + (at_low - at_high) / 8, rel=1e-7)
 
 
 def test_bayes_by_hand():
     # Two experts sure to 3/4 and 1/4 of the label 1, which comes: 5/8 after weights 3/4 and 1/4.
     mixture, experts = new_mixture(LOGISTIC.number, (-1, 1), 1, 2), said(np.log(3), -np.log(3))
-    assert blend(mixture, 0, experts, 0) == pytest.approx(0, abs=1e-7)
-    reweigh(mixture, 0, experts, 0, 1.0)
-    np.testing.assert_allclose(mixture.weight[0], [0.75, 0.25], rtol=1e-7)
-    assert blend(mixture, 0, experts, 0) == pytest.approx(np.log(5 / 3), rel=1e-6)
+    assert predicted(mixture, experts) == pytest.approx(0, abs=1e-7)
+    told(mixture, experts, 1.0)
+    np.testing.assert_allclose(mixture.weight[:, 0], [0.75, 0.25], rtol=1e-7)
+    assert predicted(mixture, experts) == pytest.approx(np.log(5 / 3), rel=1e-6)
 
 
 numbers = st.floats(-8, 8, width=32)

@@ -97,6 +97,19 @@ def log(x: float) -> float:
     return found
 
 
+def log_of_middling(x: Any) -> Any:
+    """The natural logarithm of numbers from 1/8 to 8, as vectors can have it.
+
+    Examples
+    --------
+    >>> round(float(log_of_middling(7.5)), 12)
+    2.014903020542
+    """
+    root = np.sqrt(np.sqrt(x))
+    part = (root - 1.0) / (root + 1.0)
+    return 8.0 * (part * polynomial(ATANH_SERIES, part * part))
+
+
 def power(base: int, exponent: float) -> float:
     """A whole number from 1 up, to some power.
 

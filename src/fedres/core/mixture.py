@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedres.core.elementary import exp, exp_of_small, log
+from fedres.core.elementary import exp, exp_of_small, log, log_of_middling
 from fedres.core.losses import SQUARED_NUMBER
+from fedres.core.sgd import U
 from fedres.core.types import F32, F64, I64
 
 # An expert that was wrong for so long counts no less: weights must not vanish.
@@ -35,7 +36,7 @@ class Mixture(NamedTuple):
     middle: float  # of the range of labels, which predictions of experts are brought into
     half: float
     switching: float
-    weight: F64  # q_k, (clients, experts)
+    weight: F64  # q_k, (experts, clients)
 
 
 def new_mixture(
@@ -44,7 +45,7 @@ def new_mixture(
     """All experts alike. Labels lie in that range, which the logistic loss does not ask for."""
     low, high = labels
     half = (high - low) / 2 or 1.0  # any range that holds it, where there is but one label
-    even = np.full((clients, experts), 1.0 / experts)
+    even = np.full((experts, clients), 1.0 / experts)
     return Mixture(loss, (low + high) / 2, half, switching, even)
 
 
@@ -58,52 +59,66 @@ def likelihood(v: Any, s: Any) -> Any:
     return exp_of_small(1.0 - 0.5 * ((v - s) * (v - s)))
 
 
-def blend(mixture: Mixture, i: int, experts: F32, c: int) -> Any:
-    """The prediction of client i from those of its experts, (experts, samples), of sample c."""
-    low = high = np.float64(0.0)
-    for k in range(experts.shape[0]):
-        weight = mixture.weight[i, k]
+def blend(mixture: Mixture, who: I64, experts: F32, first: int, out: F32) -> None:
+    """The predictions of clients `who`, each from those of its experts.
+
+    They are in experts[:, first : first + len(who)], and go to the same places of `out`. Loops
+    over clients are innermost, for vectors.
+    """
+    count = experts.shape[0]
+    low, high = np.zeros(len(who)), np.zeros(len(who))
+    for k in range(U(count)):
+        for e in range(U(len(who))):
+            weight = mixture.weight[k, U(who[e])]
+            said = np.float64(experts[k, U(first) + e])
+            if mixture.loss == SQUARED_NUMBER:
+                s = scaled(mixture, said)
+                low[e] += weight * likelihood(-1.0, s)
+                high[e] += weight * likelihood(1.0, s)
+            else:
+                p = exp(said)
+                low[e] += weight / (1.0 + p)
+                high[e] += weight * (p / (1.0 + p))
+    for e in range(U(len(who))):
         if mixture.loss == SQUARED_NUMBER:
-            s = scaled(mixture, experts[k, c])
-            low += weight * likelihood(-1.0, s)
-            high += weight * likelihood(1.0, s)
+            between = 0.5 * log_of_middling(high[e] / low[e])
+            out[U(first) + e] = mixture.middle + mixture.half * between
         else:
-            p = exp(np.float64(experts[k, c]))
-            low += weight / (1.0 + p)
-            high += weight * (p / (1.0 + p))
-    if mixture.loss == SQUARED_NUMBER:
-        return mixture.middle + mixture.half * 0.5 * log(high / low)
-    return log(high / low)
+            out[U(first) + e] = log(high[e] / low[e])
 
 
-def reweigh(mixture: Mixture, i: int, experts: F32, c: int, label: Any) -> None:
-    """Client i learns the label of sample c: experts lose weight by their losses."""
-    q, count, total = mixture.weight, experts.shape[0], np.float64(0.0)
-    v = scaled(mixture, label)
-    for k in range(count):
-        if mixture.loss == SQUARED_NUMBER:
-            q[i, k] *= likelihood(v, scaled(mixture, experts[k, c]))
-        else:
-            q[i, k] /= 1.0 + exp(-np.float64(label) * np.float64(experts[k, c]))
-        total += q[i, k]
-    keep, even = (1.0 - mixture.switching) / total, mixture.switching / count
-    for k in range(count):
-        q[i, k] = max(keep * q[i, k] + even, LEAST)
+def reweigh(mixture: Mixture, experts: F32, first: int, labels: F32) -> None:
+    """All clients learn a label: experts lose weight by their losses. NaN is no label."""
+    q, (count, clients) = mixture.weight, mixture.weight.shape
+    total = np.zeros(clients)
+    for k in range(U(count)):
+        for i in range(U(clients)):
+            label = np.float64(labels[U(first) + i])
+            said = np.float64(experts[k, U(first) + i])
+            if mixture.loss == SQUARED_NUMBER:
+                kept = q[k, i] * likelihood(scaled(mixture, label), scaled(mixture, said))
+            else:
+                kept = q[k, i] / (1.0 + exp(-label * said))
+            q[k, i] = q[k, i] if np.isnan(label) else kept
+            total[i] += q[k, i]
+    even = mixture.switching / count
+    for k in range(U(count)):
+        for i in range(U(clients)):
+            share = max((1.0 - mixture.switching) / total[i] * q[k, i] + even, LEAST)
+            q[k, i] = q[k, i] if np.isnan(labels[U(first) + i]) else share
 
 
 def mix(mixture: Mixture, experts: F32, labels: F32, out: F32) -> None:
     """All samples, round by round and client by client; a label that is NaN is a round of rest."""
-    clients = mixture.weight.shape[0]
-    for first in range(0, len(labels), clients):
-        for i in range(clients):
-            c = first + i
-            if labels[c] == labels[c]:
-                out[c] = blend(mixture, i, experts, c)
-                reweigh(mixture, i, experts, c, labels[c])
+    everyone = np.arange(mixture.weight.shape[1])
+    for first in range(0, len(labels), len(everyone)):
+        blend(mixture, everyone, experts, first, out)
+        reweigh(mixture, experts, first, labels)
 
 
 def mix_rows(mixture: Mixture, experts: F32, row_start: I64, out: F32) -> None:
     """Rows without labels, client by client, by the weights of now."""
+    who = np.zeros(row_start[-1], np.int64)
     for i in range(len(row_start) - 1):
-        for row in range(row_start[i], row_start[i + 1]):
-            out[row] = blend(mixture, i, experts, row)
+        who[row_start[i] : row_start[i + 1]] = i
+    blend(mixture, who, experts, 0, out)

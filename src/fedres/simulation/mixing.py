@@ -32,7 +32,7 @@ def mix_runs(
     mixture = new_mixture(settings.loss.number, reach, clients, len(experts), switching)
     predictions = np.full(labels.shape, np.nan, np.float32)
     said = np.stack([run.predictions.T.ravel() for run in experts.values()])
-    compile_(mix)(mixture, said, labels.ravel(), predictions.ravel())
+    compile_(mix, allocates=True)(mixture, said, labels.ravel(), predictions.ravel())
 
     losses = np.where(seen, settings.loss.value(predictions, labels), 0).astype(float)
     weight = settings.weights(federation).astype(float)
@@ -43,7 +43,7 @@ def mix_runs(
     if federation.test is not None:
         tested = np.empty(len(federation.test.y), np.float32)
         said = np.stack([run.test_predictions for run in experts.values()])  # type: ignore[misc]
-        compile_(mix_rows)(mixture, said, federation.test.row_start, tested)
+        compile_(mix_rows, allocates=True)(mixture, said, federation.test.row_start, tested)
     fedres, central = experts["fedres"], experts["central"]
     seconds = sum(run.seconds for run in experts.values()) + perf_counter() - began
     with np.errstate(invalid="ignore"):  # rounds in which all clients rest have no loss
@@ -58,5 +58,5 @@ def mix_runs(
             test_predictions=tested,
             seconds=seconds,
             experts=experts,
-            expert_weights=mixture.weight,
+            expert_weights=mixture.weight.T,
         )
