@@ -33,7 +33,7 @@ def compare(
     seeds: Annotated[int, typer.Option(help="Federations to average over.")] = 20,
     rounds: Annotated[int, typer.Option(help="Samples that each client sees.")] = 500,
     alignment: Annotated[
-        str, typer.Option(help="arrival, or the paper's aligned or asymmetric.")
+        str, typer.Option(help="arrival, the paper's aligned or asymmetric, or late.")
     ] = "arrival",
     report: Annotated[Path | None, shared.REPORT] = None,
     json: Annotated[bool, shared.JSON] = False,
@@ -50,7 +50,7 @@ def compare(
     shared_: Annotated[str, shared.SHARED] = "auto",
     seed: Annotated[int, shared.SEED] = 0,
 ) -> None:
-    """Compare Independent, Central and FedRes: does personal + shared pay?
+    """Compare Independent, Central, FedRes and their mixture: does personal + shared pay?
 
     Example: fedres compare --data digits --clients 10 --delay 20 --report report.html
 
