@@ -65,18 +65,21 @@ def fold(products: F32, more: Any) -> Any:
     Vectors of 16 lanes are added and folded; what is left over joins on the way.
     """
     terms = products.T
-    place = len(terms) // LANES * LANES
-    total: Any
+    count = len(terms)
+    place = count // LANES * LANES
+    total: Any = None
     if place == LANES:  # as below, without what a reduction costs by itself
         total = terms[:LANES]
-    else:
+    elif place:
         total = np.add.reduce(terms[:place].reshape(-1, LANES, *terms.shape[1:]), initial=NOTHING)
     for lanes in SHORTER:
-        total = total[:lanes] + total[lanes:]
-        if len(terms) & lanes:
-            total = total + terms[place : place + lanes]
+        if total is not None:
+            total = total[:lanes] + total[lanes:]
+        if count & lanes:
+            part = terms[place : place + lanes]
+            total = part if total is None else total + part
             place += lanes
-    return total[0] + more
+    return (np.full(terms.shape[1:], NOTHING) if total is None else total[0]) + more
 
 
 def fold_sparse(products: F32, more: np.float32) -> np.float32:
@@ -94,8 +97,10 @@ def view_of(x: Matrix) -> View:
     """The rows of one matrix, dense or CSR, as those of one client."""
     start, width = np.array([[0], [x.shape[1]]], np.int64)
     if isinstance(x, np.ndarray):
-        values = np.require(x, np.float32, ["C", "W"]).reshape(-1)
-        return View(values, _NO_INDICES, _NO_INDPTR, start, width, False)
+        values = np.ascontiguousarray(x, np.float32)
+        if not values.flags.writeable:  # another type to the compiler
+            values = values.copy()
+        return View(values.reshape(-1), _NO_INDICES, _NO_INDPTR, start, width, False)
     indices, indptr = x.indices.astype(np.int32), x.indptr.astype(np.int64)
     return View(x.data, indices, indptr, start, width, True)
 
@@ -204,8 +209,8 @@ def _adapt(
     """
     w, g = _at(models.start[m], places), _at(models.squares_start[m], places)
     gradient = slope * x
-    models.squares[g] += gradient * (slope * (weight * x))
-    models.weights[w] -= (eta * weight) * gradient / np.sqrt(models.squares[g])
+    models.squares[g] = grown = models.squares[g] + gradient * (slope * (weight * x))
+    models.weights[w] -= (eta * weight) * gradient / np.sqrt(grown)
 
 
 def add_to_sums(sums: F32, constant: np.float32, view: View, i: int, row: int, slope: Any) -> None:
