@@ -16,7 +16,7 @@ class RefusedError(ValueError):
 
 def largest_loss(settings: AppSettings) -> float:
     """The loss of the worst prediction that clipping lets through, and a little for rounding."""
-    loss = settings.rule.loss
+    loss = settings.rule.loss.of_sum
     low, high = min(loss.clip[0], settings.label_low), max(loss.clip[1], settings.label_high)
     labels = np.array([settings.label_high, settings.label_low])
     return float(1.001 * loss.value(np.array([low, high]), labels).max())
@@ -46,6 +46,7 @@ def checked(sent: Sent, client: str, version: int, settings: AppSettings) -> Upl
     ):
         if wrong:
             raise RefusedError(reason)
-    if rule.loss.labels is not None and not np.isin(upload.y, rule.loss.labels).all():
+    allowed = rule.loss.of_sum.labels
+    if allowed is not None and not np.isin(upload.y, allowed).all():
         raise RefusedError("label")
     return upload

@@ -100,7 +100,7 @@ class ClientState:
         sent = flight.sent if bits else np.zeros_like(flight.sent)
         number, client = memory.next, number_of(memory.client)
         upload = Upload(client, number, model.version, x_global, sent, y, bits, span)
-        loss = float(rule.loss.value(joint, y).mean())
+        loss = float(rule.loss.of_sum.value(joint, y).mean())
         memory.outbox[number] = Unconfirmed("", loss, upload.pack())
         memory.losses += loss * len(y)
         if memory.trail_rows == memory.position:

@@ -81,7 +81,7 @@ class ServerState:
         self._bad_nodes: Counter[int] = Counter()
         self._old = {0: self.global_.weights.copy()}
         self._kept = -1  # the newest version that the checkpoint holds
-        self._jury = Jury(settings.rule.loss)
+        self._jury = Jury(settings.rule.loss.of_sum)
         self._heard: set[str] = set()  # whose rows there are newer than in the checkpoint
         self._losses: deque[tuple[float, float]] = deque()
         self._sum = 0.0  # of these losses
@@ -304,7 +304,7 @@ class ServerState:
             flight.seen[:] = linear(upload.x_global, self._old[upload.version], model.constant)
         terms, side = rule.terms(np.ones(1, np.float32)), model.on(view_of(upload.x_global))
         before = model.weights.copy(), model.squares.copy(), model.reach
-        judges = self._jury if self.settings.jury != "off" else Jury(rule.loss)
+        judges = self._jury if self.settings.jury != "off" else Jury(rule.loss.of_sum)
         try:
             share = judges.apply(
                 model, client, self.members, upload, lambda: self._learn(terms, side, flight)

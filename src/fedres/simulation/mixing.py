@@ -29,12 +29,12 @@ def mix_runs(
     values = federation.label_values
     reach = float(values[0]), float(values[-1])
     clients, switching = len(federation.clients), settings.options.switching
-    mixture = new_mixture(settings.loss.number, reach, clients, len(experts), switching)
+    mixture = new_mixture(settings.loss.of_sum.number, reach, clients, len(experts), switching)
     predictions = np.full(labels.shape, np.nan, np.float32)
     said = np.stack([run.predictions.T.ravel() for run in experts.values()])
     compile_(mix, allocates=True)(mixture, said, labels.ravel(), predictions.ravel())
 
-    losses = np.where(seen, settings.loss.value(predictions, labels), 0).astype(float)
+    losses = np.where(seen, settings.loss.of_sum.value(predictions, labels), 0).astype(float)
     weight = settings.weights(federation).astype(float)
     rounds = np.arange(0, len(labels), settings.batch)
     lost = np.add.reduceat(losses @ weight, rounds)
