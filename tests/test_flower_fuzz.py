@@ -74,7 +74,7 @@ def test_an_error_while_an_upload_is_used_is_a_refusal_that_changes_nothing(tmp_
         server.global_.weights[:] = 7
         raise MemoryError
 
-    monkeypatch.setattr(server, "_learn", half_way)
+    monkeypatch.setattr(server._side, "_learn", half_way)
     receive(server, *Reply("a", (Sent(0, 0.5, packed()),)).pack())
     assert server.members["a"].refused == {"error on the server: MemoryError": 1}
     np.testing.assert_array_equal(server.global_.weights, weights)

@@ -755,6 +755,16 @@ def test_forgiven_clients_are_heard_again_and_removed_ones_no_more(tmp_path):
         give_order(tmp_path / "run", "forgive", "z")
 
 
+def test_a_forgiven_client_need_not_rest(tmp_path):
+    server, clients = make(tmp_path, "ab")
+    round_(server, clients)
+    server.failed(server.tasks([0])[0][1].task)
+    server.flights.clear()
+    assert server.tasks([0]) == []
+    give_order(tmp_path / "run", "forgive", "a")
+    assert {node for node, _ in server.tasks([0])} == {0}
+
+
 def test_a_changed_byte_of_a_state_is_noticed(tmp_path):
     server, clients = make(tmp_path, "a")
     round_(server, clients)
@@ -854,8 +864,8 @@ def test_the_jury_remembers_through_a_resume(tmp_path):
     resumed.receive("t", *Reply("d", (sent,)).pack())
     assert resumed.members["d"].held_back == used + 1
     np.testing.assert_array_equal(resumed.global_.weights, before)
-    for name, rows in server._jury.heard.items():
-        for mine, kept in zip(rows, resumed._jury.heard[name], strict=True):
+    for name, rows in server._side.jury.heard.items():
+        for mine, kept in zip(rows, resumed._side.jury.heard[name], strict=True):
             if name != "d":
                 np.testing.assert_array_equal(mine, kept)
 
@@ -973,7 +983,7 @@ def test_the_cost_of_a_reply_is_that_of_its_client_alone(tmp_path, monkeypatch):
     for _ in range(2):
         round_(server, clients)
     saved = []
-    monkeypatch.setattr(server._checkpoint, "save", lambda *parts: saved.append(parts))
+    monkeypatch.setattr(server._checkpoint, "save", lambda *parts, **_: saved.append(parts))
     (_, task) = server.tasks([1])[0]
     server.receive(task.task, *clients[1].work(task).pack())
     server.save()
