@@ -1,15 +1,18 @@
 """The global model at the server: what uploads do to it, and its part of the checkpoint."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fedres.core.messages import GlobalModel, Upload
-from fedres.core.models import LinearModel, batch_of, linear
+from fedres.core.models import batch_of, linear
+from fedres.core.one_against_all import OutputModels
 from fedres.core.primitives import view_of
 from fedres.core.sgd import Linear, Many
 from fedres.core.types import F32
+from fedres.flower.app_labels import targets
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.checks import RefusedError
 from fedres.flower.jury import Jury
@@ -26,12 +29,16 @@ class GlobalSide:
 
         self._learn = compiled(apply_rows, Linear, Many)
         self.settings = settings
-        self.model = LinearModel(settings.width_global, settings.rule, settings.rule.step)
+        rule = settings.rule
+        self.model = OutputModels(settings.outputs, settings.width_global, rule, rule.step)
         self.version = 0
-        self.jury = Jury(settings.rule.loss)
+        self.jury = self._new_jury()
         self._old = {0: self.model.weights.copy()}
         self._kept = -1  # the newest version that the checkpoint holds
         self._heard: set[str] = set()  # whose rows there are newer than in the checkpoint
+
+    def _new_jury(self) -> Jury:
+        return Jury(self.settings.rule.loss, partial(targets, self.settings))
 
     def packed(self) -> bytes:
         """The newest model, as it is sent."""
@@ -39,19 +46,13 @@ class GlobalSide:
 
     def apply(self, client: str, members: Mapping[str, Member], upload: Upload) -> None:
         """Step along the rows, one after the other; nothing changes if that is impossible."""
-        model, rule, flight = self.model, self.settings.rule, batch_of(upload.y)
-        flight.sent[:] = upload.residual
-        if rule.looks_back:
-            if upload.version not in self._old:
-                raise RefusedError("model too old")
-            flight.seen[:] = linear(upload.x_global, self._old[upload.version], model.constant)
-        terms, side = rule.terms(np.ones(1, np.float32)), model.on(view_of(upload.x_global))
+        model, rule = self.model, self.settings.rule
+        if rule.looks_back and upload.version not in self._old:
+            raise RefusedError("model too old")
         before = model.weights.copy(), model.squares.copy(), model.reach
-        judges = self.jury if self.settings.jury != "off" else Jury(rule.loss)
+        judges = self.jury if self.settings.jury != "off" else self._new_jury()
         try:
-            share = judges.apply(
-                model, client, members, upload, lambda: self._learn(terms, side, flight)
-            )
+            share = judges.apply(model, client, members, upload, lambda: self._step(upload))
             judges.hear(client, upload)
         except BaseException:
             model.weights[:], model.squares[:], model.reach = before
@@ -62,6 +63,18 @@ class GlobalSide:
         if rule.looks_back:
             self._old[self.version] = model.weights.copy()
             self._old.pop(self.version - self.settings.history - 1, None)
+
+    def _step(self, upload: Upload) -> None:
+        rule, x, wanted = self.settings.rule, upload.x_global, targets(self.settings, upload.y)
+        terms, view = rule.terms(np.ones(1, np.float32)), view_of(x)
+        residual = upload.residual.reshape(len(upload.y), -1)
+        for k, model in enumerate(self.model.each):
+            flight = batch_of(wanted[k])
+            flight.sent[:] = residual[:, k]
+            if rule.looks_back:
+                old = self._old[upload.version].reshape(len(wanted), -1)[k]
+                flight.seen[:] = linear(x, old, model.constant)
+            self._learn(terms, model.on(view), flight)
 
     def forget(self, client: str) -> None:
         """Let a client that is ignored judge no more."""
@@ -113,7 +126,9 @@ class GlobalSide:
         self._old = old or self._old
         self.jury.scale = facts["jury_scale"]
         for name, packed in rows.items():
-            self.jury.hear(name, Upload.unpack(packed, self.settings.width_global))
+            settings = self.settings
+            rows_of = Upload.unpack(packed, settings.width_global, outputs=settings.outputs)
+            self.jury.hear(name, rows_of)
 
     def _packed_rows(self, client: str) -> bytes:
         """The rows that a client judges others by; none where it is no longer among the judges."""

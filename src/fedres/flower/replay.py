@@ -7,18 +7,23 @@ from typing import Any
 from fedres.core.feature_limit import clipped
 from fedres.core.messages import GlobalModel, Upload
 from fedres.core.parties import Client, Server
+from fedres.flower.app_labels import targets
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import RowSource
 from fedres.flower.memory import Memory
 
 
 def replay(
-    settings: AppSettings, lines: Sequence[Mapping[str, Any]], sources: Mapping[str, RowSource]
+    settings: AppSettings,
+    lines: Sequence[Mapping[str, Any]],
+    sources: Mapping[str, RowSource],
+    output: int = 0,
 ) -> tuple[list[GlobalModel], dict[str, Client]]:
     """All versions of the global model, and the clients after the last of their uploads.
 
     `lines` are the log: which upload of whom, made with which global model, in the order of use;
-    those that never came to be used are without ``made``.
+    those that never came to be used are without ``made``. Of several classes, the `output` is one
+    against all others: what is learned of the others does not touch it.
     """
     rule = settings.rule
     server = Server(rule, settings.width_global)
@@ -37,7 +42,7 @@ def replay(
             client = clients[name]
             client.refresh(published[step["made_with"]])
             samples = sources[name].take(position[name], step["rows"])
-            made[name].append(_observe(client, samples, settings))
+            made[name].append(_observe(client, samples, settings, output))
             position[name] += step["rows"]
         if "made" in line:
             for upload in made[name][line["number"]]:
@@ -50,14 +55,16 @@ def unused(memory: Memory, settings: AppSettings) -> list[dict[str, Any]]:
     """Uploads that a client has made and the server has not confirmed, as lines of a log."""
     lines = []
     for number, one in memory.outbox.items():
-        upload = Upload.unpack(one.upload, settings.width_global, settings.rule.residual_span)
+        span = settings.rule.residual_span
+        upload = Upload.unpack(one.upload, settings.width_global, span, settings.outputs)
         line = {"client": memory.client, "number": number, "made_with": upload.version}
         lines.append({**line, "rows": len(upload.y)})
     return lines
 
 
-def _observe(client: Client, samples: Any, settings: AppSettings) -> list[Upload]:
-    x_global, x_local, y = samples
+def _observe(client: Client, samples: Any, settings: AppSettings, output: int) -> list[Upload]:
+    x_global, x_local, labels = samples
+    y = targets(settings, labels)[output]
     x_global = clipped(x_global, settings.feature_limit)
     uploads = []
     for i in range(len(y)):

@@ -13,11 +13,12 @@ from safetensors import safe_open
 
 from fedres.core.state_files import Arrays, read_facts, write
 from fedres.core.types import F32, Matrix
+from fedres.flower.app_labels import labels
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import RowSource
 
 ROWS = "rows.safetensors"
-MEANING = ("features", "label", "negative", "positive", "client", "time")
+MEANING = ("features", "label", "classes", "client", "time")
 CSR = ("data", "indices", "indptr")
 LabelledRows = tuple[Matrix, Matrix, F32]
 
@@ -55,11 +56,12 @@ class FunctionSource:
     """Samples that a function yields.
 
     The function is called with the position to begin at and yields (x_global, x_local, y) from
-    there on, rows as sequences of numbers; it may end, or not.
+    there on, rows as sequences of numbers, y as a number or one of the app's classes; it may end,
+    or not.
     """
 
     settings: AppSettings
-    function: Callable[[int], Iterable[tuple[Any, Any, float]]]
+    function: Callable[[int], Iterable[tuple[Any, Any, Any]]]
     key: str = ""
 
     def take(self, position: int, count: int) -> LabelledRows:
@@ -70,7 +72,7 @@ class FunctionSource:
             np.array([sample[side] for sample in samples], np.float32).reshape(len(samples), width)
             for side, width in enumerate(widths)
         )
-        return x_global, x_local, np.array([sample[2] for sample in samples], np.float32)
+        return x_global, x_local, labels(self.settings, [sample[2] for sample in samples])
 
 
 @dataclass(frozen=True)
@@ -164,46 +166,7 @@ def features(settings: AppSettings, frame: Any, y: Any) -> LabelledRows:
     return x_global, x_local, labels(settings, y)
 
 
-def labels(settings: AppSettings, y: Any) -> F32:
-    """Labels as the models see them.
-
-    Examples
-    --------
-    >>> labels(AppSettings(1, 1, negative="well", positive="ill"), np.array(["ill", "well"]))
-    array([ 1., -1.], dtype=float32)
-    >>> labels(AppSettings(1, 1, negative="0", positive="1"), np.array([0.0, 1.0]))
-    array([-1.,  1.], dtype=float32)
-    >>> labels(AppSettings(1, 1, label_mean=10.0, label_scale=2.0), np.array([11, 12]))
-    array([0.5, 1. ], dtype=float32)
-    """
-    if settings.positive:
-        same: Callable[[Any], Any] = _number_or_text
-        if same(settings.negative) == same(settings.positive):
-            same = str  # such as 1 and 01
-        classes = {same(settings.negative): -1, same(settings.positive): 1}
-        for label in y:
-            if same(label) not in classes:
-                raise ValueError(
-                    f"a label is {label!r}, and the classes are {settings.negative!r} and "
-                    f"{settings.positive!r}: remove such rows"
-                )
-        return np.array([classes[same(label)] for label in y], np.float32)
-    try:
-        numbers = np.asarray(y, np.float64)
-    except ValueError:
-        raise ValueError(f"labels must be numbers, and one is {y[0]!r}") from None
-    return ((numbers - settings.label_mean) / settings.label_scale).astype(np.float32)
-
-
-def _number_or_text(label: Any) -> float | str:
-    """A label by its meaning: one clinic writes 0, another 0.0."""
-    try:
-        return float(str(label))
-    except ValueError:
-        return str(label)
-
-
-def _function(name: str) -> Callable[[int], Iterable[tuple[Any, Any, float]]]:
+def _function(name: str) -> Callable[[int], Iterable[tuple[Any, Any, Any]]]:
     module, _, attribute = name.partition(":")
     try:
         function = getattr(importlib.import_module(module), attribute)

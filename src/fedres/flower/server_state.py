@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedres.core.models import LinearModel
+from fedres.core.one_against_all import OutputModels
 from fedres.core.receipts import new_epoch
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.checks import RefusedError, checked
@@ -96,7 +96,7 @@ class ServerState:
         self._began = clock()
 
     @property
-    def global_(self) -> LinearModel:
+    def global_(self) -> OutputModels:
         """The newest global model."""
         return self._side.model
 
@@ -270,7 +270,7 @@ class ServerState:
         member.strikes = max(0.0, member.strikes - FORGOTTEN)
         member.applied += 1
         member.rows += len(upload.y)
-        member.loss = sent.loss
+        member.loss, member.accuracy = sent.loss, sent.accuracy
         alive = max(1, self._alive)
         member.lag = (met - upload.version) / alive
         self.rounds += 1 / alive
@@ -282,6 +282,7 @@ class ServerState:
             "made": self.version,
             "rows": len(upload.y),
             "loss": sent.loss,
+            "accuracy": sent.accuracy,
             "lag": round(member.lag, 4),
             "bytes": len(sent.upload),
             "round": round(self.rounds, 4),
