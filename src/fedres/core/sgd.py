@@ -41,7 +41,7 @@ from fedres.core.primitives import (
     add_to_sums,
     copy_model,
     descend_row,
-    predict_row,
+    predict_rows,
     project,
 )
 from fedres.core.quantising import quantise
@@ -182,9 +182,8 @@ def evaluate(side: Any, m: int, message: Message, out: F32) -> None:
 
 @evaluate.register
 def _(side: Linear, m: int, message: Message, out: F32) -> None:
-    row, block = message.flight.row, message.flight.block
-    for c in range(U(message.first), U(message.last)):
-        out[c] = predict_row(side.models, m, side.x, message.client, row[c], block[c])
+    i, flight, first, last = message
+    predict_rows(side.models, m, side.x, i, flight.row, flight.block, first, last, out)
 
 
 @singledispatch
