@@ -34,9 +34,10 @@ from fedres.flower.digits import tables
 from fedres.flower.flwr_command import Flwr
 from fedres.flower.launch import progress_table, write_report
 from fedres.flower.local_cluster import free_port
-from fedres.flower.memory import Memory
+from fedres.flower.memory import STATE, Memory
 from fedres.flower.metrics import metrics_server
 from fedres.flower.model_folder import write_global
+from fedres.flower.own_columns import own_settings
 from fedres.flower.replay import replay
 from fedres.flower.run_folder import read_log, read_run
 from fedres.flower.samples import ROWS, open_source
@@ -431,6 +432,93 @@ def test_a_run_over_a_grid(tmp_path, shop, late):
         )
     published, _ = replay(settings, read_log(state.folder), sources)
     np.testing.assert_allclose(published[-1].weights, state.global_.weights, atol=1e-4)
+
+
+@pytest.fixture
+def two_clinics(tmp_path):
+    """Two tables that share age and the label; the app knows nothing of what else they have."""
+    rng = np.random.default_rng(1)
+    age = rng.normal(50, 10, 120)
+    sample = pd.DataFrame({"age": age, "ill": np.tile([0, 1], 60)})
+    sample.to_csv(tmp_path / "sample.csv", index=False)
+    settings = settings_like(tmp_path / "sample.csv", label="ill", global_=["age"], local=[])
+    pulse, ward = rng.normal(70, 8, 120), rng.choice(["3", "4", "5"], 120)
+    hill = pd.DataFrame({"age": age, "pulse": pulse, "ward": ward})
+    hill["ill"] = (pulse + 8 * (hill["ward"] == "4") > 72).astype(int)
+    lake = pd.DataFrame({"dose": rng.random(120), "age": age, "note": "none"})
+    lake["ill"] = (lake["dose"] > 0.5).astype(int)
+    for name, frame in (("hill", hill), ("lake", lake)):
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    nodes = {
+        k: {"data": str(tmp_path / f"{name}.csv"), "state": str(tmp_path), "client": name}
+        for k, name in enumerate(("hill", "lake"))
+    }
+    nodes[0] |= {"local": "pulse,ward", "categorical": "ward"}
+    nodes[1] |= {"local": "d*"}
+    folder = str(tmp_path / "run")
+    return replace(settings, rows_per_message=40, passes=4, folder=folder), nodes
+
+
+def test_local_columns_differ_from_client_to_client(tmp_path, two_clinics):
+    settings, nodes = two_clinics
+    assert settings.width_local == 0
+    state = run_in_process(settings, nodes)
+    assert not any(member.refused or member.faults for member in state.members.values())
+    sources, width = {}, {"hill": 1 + 3, "lake": 1}
+    for node, name in enumerate(width):
+        own = own_settings(settings, nodes[node], name, tmp_path / name)
+        assert own.width_local == width[name]
+        sources[name] = open_source(own, nodes[node], name, tmp_path / name)
+        model = load_model(tmp_path / name / "model")
+        frame = pd.read_csv(tmp_path / f"{name}.csv", dtype={"ward": str})
+        assert model.score(frame.drop(columns="ill"), frame["ill"]) > 0.9
+    published, clients = replay(settings, read_log(state.folder), sources)
+    np.testing.assert_array_equal(published[-1].weights, state.global_.weights)
+    for node, name in enumerate(width):
+        own = own_settings(settings, nodes[node], name, tmp_path / name)
+        memory = Memory.load(tmp_path / name, name, own)
+        np.testing.assert_array_equal(memory.local.weights, clients[name].local.weights)
+    # Of private columns the server knows neither values nor names.
+    told = (state.folder / run_folder.CHECKPOINT).read_bytes()
+    assert not [word for word in (b"pulse", b"ward", b"dose") if word in told]
+
+
+def test_other_local_columns_in_one_run_are_an_error_until_the_reset(tmp_path, two_clinics, caplog):
+    settings, nodes = two_clinics
+    run_in_process(replace(settings, passes=1), nodes)
+    more = nodes | {1: nodes[1] | {"local": "dose,note"}}
+    again = replace(settings, resume=True)
+    state = run_in_process(again, more, until_faults=1)
+    assert set(state.members["lake"].faults) == {"ValueError"}
+    assert f"fedres flower reset {tmp_path / 'lake'}" in caplog.text
+    rows = state.members["lake"].rows
+    assert CliRunner().invoke(commands, ["reset", str(tmp_path / "lake")]).exit_code == 0
+    state = run_in_process(again, more)
+    assert state.members["lake"].rows == rows + 4 * 120
+    assert (tmp_path / "lake" / "old-state.safetensors").exists()
+
+
+def test_a_damaged_state_offers_the_reset_which_works(tmp_path, shop, caplog):
+    node = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north"}
+    run_in_process(shop, {1: node})
+    (tmp_path / "north" / STATE).write_bytes(b"damaged")
+    again = replace(shop, resume=True)
+    run_in_process(again, {1: node}, until_faults=1)
+    command = f"fedres flower reset {tmp_path / 'north'}"
+    assert command in caplog.text
+    done = CliRunner().invoke(commands, command.split()[2:])
+    assert "old-state.safetensors" in " ".join(done.output.split())
+    assert run_in_process(again, {1: node}).members["north"].rows == 60
+    wrong = CliRunner().invoke(commands, ["reset", str(tmp_path)])
+    assert "holds no state" in str(wrong.exception)
+
+
+def test_own_widths_of_a_function(tmp_path, monkeypatch):
+    module = SimpleNamespace(rows=lambda at: (([k], [1, k, 2], 0.5) for k in range(at, 3)))
+    monkeypatch.setitem(sys.modules, "my_rows", module)
+    node = {"data": "my_rows:rows", "width-local": 3}
+    settings = own_settings(AppSettings(1, 1), node, "a", tmp_path)
+    assert open_source(settings, node, "a", tmp_path).take(0, 9)[1].shape == (3, 3)
 
 
 def test_the_models_left_behind_clip_features_as_the_node_did(tmp_path, shop):

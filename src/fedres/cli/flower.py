@@ -203,6 +203,21 @@ def remove(
 
 
 @app.command()
+def reset(
+    folder: Annotated[Path, typer.Argument(help="The client's folder, STATE/NAME.")],
+) -> None:
+    """Let a client begin again, on its own machine: its state is damaged, or its table changed.
+
+    Example: fedres flower reset /var/lib/fedres/clinic-3
+    """
+    from fedres.flower.reset import reset as set_aside
+
+    old = set_aside(folder)
+    print("The client begins with an empty local model, and with its first row, which the server")
+    print("learns from once more. " + (f"Its old state: {old}" if old else "It had no state."))
+
+
+@app.command()
 def demo(
     rounds: Annotated[int, typer.Option(help="Stop after so many.")] = 8,
     report: Annotated[Path, typer.Option(help="Where to leave the report.")] = Path(
@@ -243,7 +258,7 @@ def demo(
 
 
 def _names(text: str | None) -> list[str] | None:
-    return None if text is None else text.split(",")
+    return None if text is None else [name for name in text.split(",") if name]
 
 
 def _two_numbers(text: str) -> tuple[int, int]:

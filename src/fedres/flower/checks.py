@@ -35,12 +35,11 @@ def checked(sent: Sent, client: str, version: int, settings: AppSettings) -> Upl
     except MessageError as error:
         raise RefusedError(error.reason) from None
     values = upload.x_global if isinstance(upload.x_global, np.ndarray) else upload.x_global.data
-    expected = rule.residual_bits if settings.width_local else 0
     for wrong, reason in (
         (upload.client != number_of(client) or upload.round != sent.number, "wrong counter"),
         (upload.version > version, "model from the future"),
         (len(upload.y) > settings.rows_per_message, "too many rows"),
-        (upload.bits != expected, "other residual bits"),
+        (upload.bits not in (0, rule.residual_bits), "other residual bits"),  # 0: no local model
         (unfit(settings, upload.y).size > 0, "label"),
         (np.abs(values).max(initial=0) > settings.feature_limit, "feature too large"),
         (np.abs(upload.residual).max() > LARGEST_RESIDUAL, "residual"),

@@ -24,7 +24,7 @@ from fedres.core.receipts import number_of
 from fedres.core.types import F32, Matrix
 from fedres.flower.app_labels import accuracy, targets, unfit
 from fedres.flower.app_settings import AppSettings
-from fedres.flower.memory import Memory, Unconfirmed
+from fedres.flower.memory import Memory, Unconfirmed, begin_again
 from fedres.flower.row_by_row import learn_rows
 from fedres.flower.wire import Reply, Sent, Task
 
@@ -55,6 +55,11 @@ class ClientState:
         """Answer a task: learn from the next batch, keep it all, and say what to send."""
         if task.task in self.memory.answered:
             return self._reply(self.memory.answered[task.task])
+        if task.session == self.memory.misfit[0]:
+            raise ValueError(
+                f"the state in {self.folder} is of this run, and has {self.memory.misfit[1]}: go "
+                f"back to the local columns that it began with, or {begin_again(self.folder)}"
+            )
         model = self._unpacked(task.model)
         if task.session != self.memory.session:
             # Models of two trainings do not add up.
@@ -139,7 +144,7 @@ class ClientState:
         if memory.source and trail != memory.trail:
             raise ValueError(
                 f"the first {memory.trail_rows} rows of the table, which were used before, are no "
-                "longer the same: add new rows at the end, or remove the state to begin again"
+                f"longer the same: add new rows at the end, or {begin_again(self.folder)}"
             )
         memory.source = key
 

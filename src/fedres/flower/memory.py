@@ -19,6 +19,11 @@ PLAIN = (
 )  # fmt: skip
 
 
+def begin_again(folder: Path) -> str:
+    """How to, in the words of an error."""
+    return f"begin with an empty local model: `fedres flower reset {folder}`"
+
+
 @dataclass
 class Unconfirmed:
     """An upload that the server has not yet confirmed, and the last task it was sent in."""
@@ -53,6 +58,8 @@ class Memory:
     waiting: dict[int, tuple[int, F32]] = field(default_factory=dict)
     # The uploads that each of the last tasks was answered with.
     answered: dict[str, list[int]] = field(default_factory=dict)
+    # Of a state that does not fit the settings, the training that it is of, and why.
+    misfit: tuple[str, str] = ("", "")
 
     @classmethod
     def blank(cls, client: str, session: str, settings: AppSettings) -> "Memory":
@@ -86,15 +93,17 @@ class Memory:
         memory = cls.blank(client, "", settings)
         if not (folder / STATE).exists():
             return memory
-        facts, arrays = read(folder / STATE)
+        facts, arrays = read(folder / STATE, begin_again(folder))
         if facts["client"] != client:
             raise ValueError(
                 f"{folder} holds the state of client {facts['client']!r}, not of {client!r}: "
                 "give each client a state folder of its own"
             )
         widths = memory.local.weights.size, memory.global_.weights.size
-        if widths != (arrays["w_local"].size, arrays["w_global"].size):
-            return memory  # of an app with other features: its training is over in any case
+        if widths != (found := (arrays["w_local"].size, arrays["w_global"].size)):
+            # Of an app with other features: its training is over.
+            memory.misfit = facts["session"], f"{found[0]} local weights, not {widths[0]}"
+            return memory
         for name in PLAIN:
             setattr(memory, name, facts[name])
         local = memory.local

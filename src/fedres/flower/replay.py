@@ -27,8 +27,9 @@ def replay(
     """
     rule = settings.rule
     server = Server(rule, settings.width_global)
-    widths = settings.width_global, settings.width_local
-    clients = {name: Client(rule, *widths, client=i) for i, name in enumerate(sources)}
+    # Local widths may differ from client to client.
+    widths = [(settings.width_global, own.take(0, 0)[1].shape[1]) for own in sources.values()]
+    clients = {name: Client(rule, *widths[i], client=i) for i, name in enumerate(sources)}
     published = [GlobalModel(0, server.global_.weights.copy(), *server.global_.reach)]
     made: dict[str, list[list[Upload]]] = {name: [] for name in sources}
     by_number = sorted(lines, key=itemgetter("number"))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from safetensors import safe_open
@@ -16,6 +16,9 @@ from fedres.core.types import F32, Matrix
 from fedres.flower.app_labels import labels
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import RowSource
+
+if TYPE_CHECKING:
+    from fedres.tables.read_table import Table
 
 ROWS = "rows.safetensors"
 MEANING = ("features", "label", "classes", "client", "time")
@@ -31,24 +34,35 @@ def open_source(
     It is the path of a table, a function as ``module:name``, or ``digits``. The client's rows of
     a table are kept in the folder as features, since every message has a new process.
     """
-    data = str(node.get("data") or settings.data)
-    if not data:
-        raise ValueError('this node has no data: name it in --node-config, as in data="/my.csv"')
+    data = _data(settings, node)
     if data == "digits":
         part, parts = int(node["partition-id"]), int(node["num-partitions"])
         facts = (part, parts, settings.features)
         return _kept(settings, folder, facts, lambda: _digits(settings, part, parts))
-    table = Path(data)
-    if ":" in data and not table.exists():
+    if ":" in data and not Path(data).exists():
         return FunctionSource(settings, _function(data))
-    if not table.exists():
-        raise ValueError(f"there is no table {table}: check data in --node-config")
+    table = table_of(settings, node)
     seen = table.stat()
     # Whatever changes features or labels; the rest of the settings does not.
     ours = settings.to_config()
     meaning = [ours[name] for name in sorted(ours) if name.split("-")[0] in MEANING]
     facts = (str(table.resolve()), seen.st_mtime_ns, seen.st_size, client, *meaning)
     return _kept(settings, folder, facts, lambda: encoded(settings, table, client))
+
+
+def table_of(settings: AppSettings, node: Mapping[str, Any]) -> Path:
+    """The table of a node."""
+    table = Path(_data(settings, node))
+    if not table.exists():
+        raise ValueError(f"there is no table {table}: check data in --node-config")
+    return table
+
+
+def _data(settings: AppSettings, node: Mapping[str, Any]) -> str:
+    data = str(node.get("data") or settings.data)
+    if not data:
+        raise ValueError('this node has no data: name it in --node-config, as in data="/my.csv"')
+    return data
 
 
 @dataclass(frozen=True)
@@ -136,15 +150,24 @@ def _kept(
 
 def encoded(settings: AppSettings, table: Path, client: str) -> LabelledRows:
     """Features and labels of a client's rows in a table."""
+    read = rows_of(settings, table, client)
+    return features(settings, read.frame, read.y)
+
+
+def rows_of(
+    settings: AppSettings, table: Path, client: str, categorical: Iterable[str] = ()
+) -> "Table":
+    """A client's rows in a table; the app knows which columns are categories, but for these."""
     from fedres.tables.encoder import Encoder
     from fedres.tables.read_table import read_table
 
+    known = Encoder.from_dict(settings.table["encoder"]).categorical
     read = read_table(
         table,
         client=settings.client_column or None,
         label=settings.label,
         time=settings.time_column or None,
-        categorical=Encoder.from_dict(settings.table["encoder"]).categorical,
+        categorical=[*known, *(name for name in categorical if name not in known)],
         optional=("client",),
     )
     if read.client is not None:
@@ -155,7 +178,7 @@ def encoded(settings: AppSettings, table: Path, client: str) -> LabelledRows:
                 "client in --node-config"
             )
         read = read.take(own)
-    return features(settings, read.frame, read.y)
+    return read
 
 
 def features(settings: AppSettings, frame: Any, y: Any) -> LabelledRows:
