@@ -41,6 +41,7 @@ def fitted(values, **options):
             DAYS.strftime("%d.%m.%Y"),
             "dates such as '01.01.2020' are read as categories: write",
         ),
+        ([f"sku{a}" for a in range(ROWS)], "every row has another value, such as 'sku0': leave"),
         (DAYS.strftime("%m/%d/%Y %H:%M"), "dates such as '01/01/2020 00:00' are read as cat"),
     ],
 )
@@ -66,7 +67,7 @@ def test_doubtful_columns(values, note):
         DAYS,
         ["|".join(three) for three in LISTS],
         LISTS,
-        [f"{a}{b} Street {b}{a}" for a, b in enumerate(RNG.permutation(ROWS))],
+        [f"{a}{b} Street {b}{a}" for a, b in enumerate(RNG.permutation(ROWS // 2))] * 2,
         ["New York", "San Francisco", "Rome"] * 100,
         [*["1", "2", "x"] * 100],  # too few to tell
     ],

@@ -87,7 +87,7 @@ def doubt(column: Column, values: Values, is_meant: bool) -> str | None:
     texts = [value for value in factorise(values)[1] if isinstance(value, str)]
     if len(texts) < FEWEST:
         return None
-    return _nearly_numbers(texts) or _dates(texts) or _lists(texts)
+    return _nearly_numbers(texts) or _dates(texts) or _lists(texts) or _names(texts, len(values))
 
 
 def _kind(column: Column, values: Values) -> str:
@@ -145,6 +145,12 @@ def _dates(texts: Sequence[str]) -> str | None:
     if sum(DATE.fullmatch(text) is not None for text in sample) < MOST * len(sample):
         return None
     return f"dates such as {texts[0]!r} are read as categories: write yyyy-mm-dd"
+
+
+def _names(texts: list[str], rows: int) -> str | None:
+    if len(texts) < rows:
+        return None
+    return f"every row has another value, such as {texts[0]!r}: leave out what only names rows"
 
 
 def _lists(texts: Sequence[str]) -> str | None:
