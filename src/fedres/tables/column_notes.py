@@ -87,7 +87,7 @@ def doubt(column: Column, values: Values, is_meant: bool) -> str | None:
     texts = [value for value in factorise(values)[1] if isinstance(value, str)]
     if len(texts) < FEWEST:
         return None
-    return _nearly_numbers(texts) or _dates(texts) or _lists(texts) or _names(texts, len(values))
+    return _nearly_numbers(texts) or _dates(texts) or _lists(texts)
 
 
 def _kind(column: Column, values: Values) -> str:
@@ -105,6 +105,7 @@ def _facts(column: Column, values: Values, is_meant: bool) -> str:
         doubt(column, values, is_meant),
         f"{missing:,} missing" if missing else None,
         "does not vary" if constant else None,
+        _names_rows(column, values),
     ]
     return "; ".join(filter(None, facts))
 
@@ -147,10 +148,10 @@ def _dates(texts: Sequence[str]) -> str | None:
     return f"dates such as {texts[0]!r} are read as categories: write yyyy-mm-dd"
 
 
-def _names(texts: list[str], rows: int) -> str | None:
-    if len(texts) < rows:
+def _names_rows(column: Column, values: Values) -> str | None:
+    if isinstance(column, Number) or not FEWEST <= column.width == len(values):
         return None
-    return f"every row has another value, such as {texts[0]!r}: leave out what only names rows"
+    return "every row has another value: leave out what only names rows"
 
 
 def _lists(texts: Sequence[str]) -> str | None:
