@@ -89,11 +89,11 @@ def deal_all(row_start: I64, first: I64, shuffle: bool, seed: int, dealt: I64) -
         rows = row_start[i + 1] - row_start[i]
         for k in range(rows):
             order[k] = k
-        for c in range(first[i], first[i + 1]):
-            epoch, position = divmod(c - first[i], rows)
-            if position == 0 and shuffle:
+        for epoch, begun in enumerate(range(first[i], first[i + 1], rows)):
+            if shuffle:
                 shuffle_rows(order, 0, rows, seed, i, epoch)
-            dealt[c] = row_start[i] + order[position]
+            for c in range(begun, min(begun + rows, first[i + 1])):
+                dealt[c] = row_start[i] + order[c - begun]
 
 
 def deal(deck: Deck, i: int, most: int, flight: Flight, slot: int) -> None:

@@ -110,8 +110,9 @@ def simulate(
     solve_every
         Of the methods that minimise: rounds from one argmin to the next; 1 if None.
     switching
-        Of the mixture: the share of all weight that is dealt out evenly again after each label,
-        so that another expert can take over where the world changes; 0 if None.
+        Of the mixture: the share of the moving half of all weight that is dealt out evenly again
+        after each label, so that another expert can take over; 1 / (n + 1) after the n-th label
+        if None. 0 for Vovk's own algorithm; more than 0 where the world never ceases to change.
     keep_path
         Whether `Run.global_path` is kept.
     participation

@@ -48,11 +48,11 @@ class SgdOptions:
 class MixtureOptions(SgdOptions):
     """The options of the three that are mixed, and of the mixture itself."""
 
-    switching: float = 0.0
+    switching: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.switching < 1:
+        if self.switching is not None and not 0 <= self.switching < 1:
             raise ValueError(f"switching must be from 0 to less than 1, not {self.switching}")
 
 
