@@ -53,11 +53,11 @@ def explores(kind: int, strength: float, u: float) -> bool:
 def lead(scores: Any) -> tuple[float, int]:
     """The best score, and how many have it."""
     best, ties = -np.inf, 0
+    # A choice of values, as below, needs no branch, which a processor would often guess wrong.
     for a in range(len(scores)):
-        if scores[a] > best:
-            best, ties = scores[a], 1
-        elif scores[a] == best:
-            ties += 1
+        best = scores[a] if scores[a] > best else best
+    for a in range(len(scores)):
+        ties += 1 if scores[a] == best else 0
     return best, ties
 
 
@@ -74,13 +74,13 @@ def share(kind: int, scores: Any, best: float, ties: int, out: Any) -> None:
     """Make probabilities of weights: the best share what is left, or all are scaled."""
     total = 0.0
     for a in range(len(scores)):
-        if kind == SOFTMAX or scores[a] != best:
-            total += out[a]
+        total += out[a] if kind == SOFTMAX or scores[a] != best else 0.0
+    rest = (1 - total) / ties
     for a in range(len(scores)):
         if kind == SOFTMAX:
             out[a] /= total
-        elif scores[a] == best:
-            out[a] = (1 - total) / ties
+        else:
+            out[a] = rest if scores[a] == best else out[a]
 
 
 @apart

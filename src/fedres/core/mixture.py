@@ -30,8 +30,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fedres.core.elementary import exp, exp_of_small, log, log_of_middling
-from fedres.core.losses import SQUARED_NUMBER
-from fedres.core.sgd import U, clip
+from fedres.core.losses import SQUARED_NUMBER, clip
+from fedres.core.sgd import U
 from fedres.core.types import F32, F64, I64
 
 # An expert that was wrong for so long counts no less: weights must not vanish.

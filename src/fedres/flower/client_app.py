@@ -13,6 +13,7 @@ from fedres.core.files import locked
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import ClientState
 from fedres.flower.model_folder import write_personal
+from fedres.flower.own_columns import own_settings
 from fedres.flower.samples import open_source
 from fedres.flower.wire import LONGEST_NAME, Reply, Task, fit_name
 
@@ -48,6 +49,7 @@ def _work(message: Message, settings: AppSettings, node: Mapping[str, Any], clie
     with locked(folder):
         for part in folder.glob("*.part"):  # of a process that was killed while it wrote
             part.unlink()
+        settings = own_settings(settings, node, client, folder)
         state = ClientState(settings, client, folder, open_source(settings, node, client, folder))
         reply = state.work(task)
         if settings.features and (task.last or reply.done or state.memory.next % OFTEN == 1):

@@ -32,7 +32,7 @@ def main(grid: Grid, context: Context) -> None:
         state = ServerState(settings, folder)
         serve(grid, state)
         if settings.features:
-            write_global(folder / "model", settings, state.global_)
+            write_global(folder / "model", settings, state.global_.weights)
         state.finish()
 
 

@@ -32,16 +32,15 @@ def mix_runs(
     values = federation.label_values
     reach = float(values[0]), float(values[-1])
     clients, switching = len(federation.clients), settings.options.switching
-    mixture = new_mixture(settings.loss.number, reach, clients, len(experts), switching)
+    loss = settings.loss.of_sum.number
+    mixture = new_mixture(loss, reach, clients, len(experts), switching)
     predictions = np.full(labels.shape, np.nan, np.float32)
     said = np.stack([run.predictions.T.ravel() for run in experts.values()])
     compile_(mix, allocates=True)(mixture, said, labels.ravel(), predictions.ravel())
 
     lost, mass = np.zeros((2, settings.turns(federation)))
     by_client, weight = np.zeros(clients), settings.weights(federation)
-    compile_(tally)(
-        settings.loss.number, predictions, labels, weight, settings.batch, lost, mass, by_client
-    )
+    compile_(tally)(loss, predictions, labels, weight, settings.batch, lost, mass, by_client)
     tested = None
     if federation.test is not None:
         tested = np.empty(len(federation.test.y), np.float32)
