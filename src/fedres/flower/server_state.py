@@ -93,6 +93,7 @@ class ServerState:
         self._checkpoint = Checkpoint(folder)
         if settings.resume:
             self._load()
+        self._checkpoint.describe(settings.to_config())
         self._began = clock()
 
     @property
