@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
+from flwr.supercore.logger import update_console_handler
 from flwr.supercore.task_identity import TaskIdentity
 from rich.console import Console
 from rich.markup import render
@@ -34,6 +35,7 @@ from fedres.flower.digits import tables
 from fedres.flower.flwr_command import Flwr
 from fedres.flower.launch import progress_table, write_report
 from fedres.flower.local_cluster import free_port
+from fedres.flower.log import LOG, set_level
 from fedres.flower.memory import STATE, Memory
 from fedres.flower.metrics import metrics_server
 from fedres.flower.model_folder import write_global
@@ -647,6 +649,39 @@ def test_words_of_errors_stay_on_the_client(tmp_path, shop, caplog):
     assert state.members["north"].faults["ValueError"] >= 2
     assert "1000000000" not in json.dumps(read_run(state.folder))
     assert Memory.load(tmp_path / "north", "north", shop).position == 0
+
+
+@pytest.fixture
+def levels_as_before():
+    yield
+    LOG.setLevel("INFO")
+    update_console_handler(level="INFO", timestamps=False)
+
+
+@pytest.mark.usefixtures("levels_as_before")
+@pytest.mark.parametrize(
+    ("level", "there", "missing"),
+    [
+        ("DEBUG", ["upload 0 of north: 10 rows", "sends uploads [0]", "Traceback"], []),
+        (
+            "INFO",
+            ["round 1, mean loss", "is node 1", "could not answer"],
+            ["upload 0", "Traceback"],
+        ),
+        ("WARNING", ["ValueError; asked again"], ["round 1"]),
+        ("ERROR", ["could not answer: there is no table"], ["asked again"]),
+    ],
+)
+def test_logs_have_levels(tmp_path, shop, caplog, level, there, missing):
+    good = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north"}
+    bad = good | {"client": "south", "data": "/no/table.csv"}
+    settings = replace(shop, log_level=level, passes=0, rounds=2)
+    set_level(level)  # as the server's process does
+    run_in_process(settings, {1: good, 2: bad})
+    for words in there:
+        assert words in caplog.text
+    for words in missing:
+        assert words not in caplog.text
 
 
 def test_a_node_without_a_state_folder_says_so(tmp_path, shop):
