@@ -101,7 +101,8 @@ def _twin(function: Any, kinds: tuple[type, ...], allocates: bool) -> Any:
         return _PRIMITIVES[function]
     laid_out = not (allocates or hasattr(function, "apart"))
     if hasattr(function, "registry"):
-        function = next(function.registry[kind] for kind in kinds if kind in function.registry)
+        versions = function.registry
+        function = next((versions[kind] for kind in kinds if kind in versions), versions[object])
     bound = {"__name__": function.__module__}
     called = {step.argval for step in get_instructions(function) if step.opname == "LOAD_GLOBAL"}
     for name in called & set(function.__globals__):

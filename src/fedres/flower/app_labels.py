@@ -60,7 +60,7 @@ def unfit(settings: AppSettings, y: F32) -> F32:
         fine = (y % 1 == 0) & (y >= 0) & (y < settings.outputs)
     else:
         fine = (settings.label_low <= y) & (y <= settings.label_high)
-        if (only := settings.rule.loss.labels) is not None:
+        if (only := settings.rule.loss.of_sum.labels) is not None:
             fine &= np.isin(y, only)
     return np.asarray(y[~fine], np.float32)
 

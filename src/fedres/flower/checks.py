@@ -17,7 +17,7 @@ class RefusedError(ValueError):
 
 def largest_loss(settings: AppSettings) -> float:
     """The loss of the worst prediction that clipping lets through, and a little for rounding."""
-    loss = settings.rule.loss
+    loss = settings.rule.loss.of_sum
     low, high = min(loss.clip[0], settings.label_low), max(loss.clip[1], settings.label_high)
     labels = np.array([settings.label_high, settings.label_low])
     return float(1.001 * loss.value(np.array([low, high]), labels).max())

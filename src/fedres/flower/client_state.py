@@ -120,7 +120,7 @@ class ClientState:
         )
         number, client = memory.next, number_of(memory.client)
         upload = Upload(client, number, model.version, x_global, sent, y, bits, span)
-        loss = float(rule.loss.value(joint, wanted).mean())
+        loss = float(rule.loss.of_sum.value(joint, wanted).mean())
         right = accuracy(self.settings, joint, y)
         memory.outbox[number] = Unconfirmed("", loss, upload.pack(), right)
         memory.losses += loss * len(y)

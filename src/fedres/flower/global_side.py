@@ -38,7 +38,7 @@ class GlobalSide:
         self._heard: set[str] = set()  # whose rows there are newer than in the checkpoint
 
     def _new_jury(self) -> Jury:
-        return Jury(self.settings.rule.loss, partial(targets, self.settings))
+        return Jury(self.settings.rule.loss.of_sum, partial(targets, self.settings))
 
     def packed(self) -> bytes:
         """The newest model, as it is sent."""
