@@ -7,7 +7,7 @@ import numpy as np
 
 from fedres.core.types import F64, I64, Matrix
 from fedres.tables.columns import Column
-from fedres.tables.empirical_bayes import only
+from fedres.tables.csr_sides import only
 from fedres.tables.online_models import OnlineModels
 
 Parts = dict[tuple[str, str], F64]

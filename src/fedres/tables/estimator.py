@@ -15,11 +15,12 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from fedres.core.losses import LOSSES
 from fedres.core.types import F32, F64, I64, Matrix
 from fedres.simulation.settings import choose
+from fedres.tables.arrow import TooWideError
 from fedres.tables.cell_values import as_floats, place_of, unfit
 from fedres.tables.client_ids import Clients
 from fedres.tables.contributions import linear_parts
 from fedres.tables.dict_encoder import DictEncoder
-from fedres.tables.empirical_bayes import Groups, TooWideError, models_of, train
+from fedres.tables.empirical_bayes import models_of, train
 from fedres.tables.encoder import EncodedTable, Encoder, EstimatorMethod, Names
 from fedres.tables.input_rows import as_pandas
 from fedres.tables.labels import FARTHEST, Labels
@@ -29,6 +30,7 @@ from fedres.tables.read_table import Table
 from fedres.tables.sgd_tuning import DEFAULT, Encoded, Trial, or_default, tune_and_train
 from fedres.tables.shared_models import SharedModel, features_seen, seen_part
 from fedres.tables.shared_training import train_foreign, train_trees
+from fedres.tables.weight_groups import Groups
 from fedres.tables.weights import LocalModels, Weights, unpack
 
 if TYPE_CHECKING:

@@ -24,16 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedres.core.types import F64, I64, Matrix
+from fedres.tables.arrow import Arrow
+from fedres.tables.csr_sides import only
 from fedres.tables.empirical_bayes import (
     NOTHING,
-    Arrow,
-    Groups,
     Labels,
     Solution,
     Variances,
     find_variances,
     labels_of,
-    only,
     solve_for,
     toward,
 )
@@ -47,6 +46,7 @@ from fedres.tables.shared_models import (
     taken_by,
     trees_at_hand,
 )
+from fedres.tables.weight_groups import Groups
 
 FOLDS = 3
 MOST_ROWS = 30_000  # tell the number of steps and the variances well enough
