@@ -251,7 +251,8 @@ class Arrow:
         else:
             own = np.sqrt(self.ridge_local)[:, None] * of_slots
             nothing = np.zeros((self.width, shared.shape[1]))
-            right, _ = self.sweep(of_rows / np.sqrt(self.weight)[:, None], nothing, own)
+            root_weight = np.sqrt(np.maximum(self.weight, np.finfo(float).tiny))
+            right, _ = self.sweep(of_rows / root_weight[:, None], nothing, own)
             right += np.sqrt(self.ridge_global)[:, None] * shared
             root = self.solve(right, begin, close)
             variances = (root**2).sum(axis=1)

@@ -262,25 +262,38 @@ def _errors(
     return np.stack([known, np.quantile(left / np.sqrt(noise * spread), LEVELS)])
 
 
+def find_all_variances(
+    shape: ModelShape, data: Encoded, groups: Groups, seed: int, rng: Any
+) -> list[Variances]:
+    """The variances for every output, told by some clients if rows are many."""
+    if len(data.client) > MOST_ROWS:
+        data = data.of_clients(of_some_clients(data.client, rng, MOST_ROWS))
+    return [find_variances(shape, data, groups, k, seed) for k in range(len(data.y))]
+
+
 def train(
     shape: ModelShape, data: Encoded, groups: Groups, rng: Any
 ) -> tuple[Arrow, list[Solution]]:
-    """Find variances, on some clients if rows are many, and the posterior given all rows."""
+    """Find variances, and the posterior given all rows."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    part, seed = data, int(rng.randint(2**31))
-    if len(data.client) > MOST_ROWS:
-        part = data.only(of_some_clients(data.client, rng, MOST_ROWS))
-        part = part._replace(client=np.unique(part.client, return_inverse=True)[1])
+    seed = int(rng.randint(2**31))
     # One thread: what is found does not depend on the number of cores.
     with threadpool_limits(1, "blas"):
-        outputs = range(len(data.y))
-        variances = [find_variances(shape, part, groups, k, seed) for k in outputs]
-        alive = np.any([one.of_groups > 0 for one in variances], axis=0)
-        arrow = Arrow(shape, data, groups, alive)
-        return arrow, [
-            solve_for(arrow, labels_of(shape, data, arrow, k), variances[k], seed) for k in outputs
-        ]
+        variances = find_all_variances(shape, data, groups, seed, rng)
+        return solve_all(shape, data, groups, variances, seed)
+
+
+def solve_all(
+    shape: ModelShape, data: Encoded, groups: Groups, variances: list[Variances], seed: int
+) -> tuple[Arrow, list[Solution]]:
+    """The posterior of every output, given all rows."""
+    alive = np.any([one.of_groups > 0 for one in variances], axis=0)
+    arrow = Arrow(shape, data, groups, alive)
+    return arrow, [
+        solve_for(arrow, labels_of(shape, data, arrow, k), one, seed)
+        for k, one in enumerate(variances)
+    ]
 
 
 def models_of(shape: ModelShape, arrow: Arrow, found: list[Solution]) -> OnlineModels:
@@ -308,3 +321,22 @@ def labels_of(shape: ModelShape, data: Encoded, arrow: Arrow, k: int) -> Labels:
     weight = np.ones(rows) if data.weight is None else data.weight
     y = data.y[k].astype(np.float64)
     return Labels(shape.loss, y[arrow.order], offset[arrow.order], weight[arrow.order])
+
+
+def row_losses(labels: Labels, score: F64) -> F64:
+    """The loss of each row's score, its offset not included, times its weight over the mean one.
+
+    Examples
+    --------
+    >>> zero, one = np.zeros(2), np.ones(2)
+    >>> row_losses(Labels("squared", np.array([1.0, 3.0]), one, one), zero)
+    array([0., 4.])
+    """
+    score = score + labels.offset
+    if labels.loss == "squared":
+        losses = (labels.y - score) ** 2
+    elif labels.loss == "logistic":
+        losses = np.logaddexp(0, -labels.y * score)
+    else:
+        losses = np.exp(score) - labels.y * score
+    return np.asarray(losses * (labels.weight / labels.weight.mean()))

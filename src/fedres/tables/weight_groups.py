@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedres.core.types import F32, F64, I32, I64
-from fedres.tables.columns import Category, Column, Number
+from fedres.tables.columns import Category, Column, Number, Tastes
 
 
 class Groups(NamedTuple):
@@ -25,7 +25,7 @@ class Groups(NamedTuple):
     of_local: I64
 
     @classmethod
-    def of(cls, shared: Sequence[Column] | None, own: Sequence[Column] | None) -> "Groups":
+    def of(cls, shared: Sequence[Column] | None, own: Sequence[Column | Tastes] | None) -> "Groups":
         """Groups of the columns of both sides; None for a side without a model.
 
         Examples
@@ -38,7 +38,7 @@ class Groups(NamedTuple):
         sides = []
         for side, columns, alone in (
             ("shared", shared, Category),
-            ("client", own, Category | Number),
+            ("client", own, Category | Number | Tastes),
         ):
             features: list[int] = []
             together = -1
