@@ -157,6 +157,22 @@ def status(
 
 
 @app.command()
+def model(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    out: Annotated[Path, typer.Argument(help="Folder for the model.")],
+) -> None:
+    """Write the newest global model of a run, also of one under way: for clients without rows yet.
+
+    Example: fedres flower model run shared && fedres predict shared new.csv
+    """
+    from fedres.flower.model_folder import write_newest
+    from fedres.tables.storage import refuse_foreign
+
+    refuse_foreign(out)
+    print(f"{out}: the global model after {write_newest(out, run)} uploads.")
+
+
+@app.command()
 def metrics(
     run: Annotated[Path, typer.Argument(help="The run's folder.")],
     port: Annotated[int, typer.Option(help="Of 127.0.0.1.")] = 9464,

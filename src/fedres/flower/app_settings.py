@@ -12,6 +12,7 @@ from fedres.core.rule import Rule
 from fedres.core.sgd import ALIGNMENTS
 from fedres.core.steps import Adaptive
 from fedres.flower.jury import JURIES
+from fedres.flower.log import check_level
 
 MOST_CLASSES = 1000
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
@@ -73,6 +74,7 @@ class AppSettings:
     jury: str = "own-history"
     history: int = 1000  # old global models, for the alignments other than ``arrival``
     folder: str = "run"  # on the server: checkpoint, log, model and report
+    log_level: str = "INFO"  # what the logs leave out: see `fedres.flower.log`
     resume: bool = False  # whether to go on from the checkpoint in that folder
 
     def __post_init__(self) -> None:
@@ -87,6 +89,7 @@ class AppSettings:
                 f"{len(self.class_names)} classes are told apart by the logistic loss, not by "
                 f"loss={self.loss!r}"
             )
+        check_level(self.log_level)
         if self.jury not in JURIES:
             raise ValueError(f"jury must be one of {', '.join(JURIES)}, not {self.jury!r}")
         if not 1 <= self.rows_per_message <= MOST_ROWS:

@@ -10,12 +10,23 @@ from fedres.core.types import F32
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.memory import Memory
 from fedres.flower.own_mixture import OwnMixture
+from fedres.flower.run_folder import read_model
 
 
 def write_global(folder: Path, settings: AppSettings, w_global: F32) -> None:
     """What the server knows: the global model, and no client."""
     nobody = np.empty((0, settings.outputs), np.float32)
     _write(folder, settings, w_global, [], nobody)
+
+
+def write_newest(folder: Path, run: Path) -> int:
+    """The global model of a run, be it under way; how many uploads it has learned from."""
+    config, version, weights = read_model(run)
+    settings = AppSettings.from_config(config)
+    if not settings.features:
+        raise ValueError(f"rows of the run in {run} come from a function: it has no columns")
+    write_global(folder, settings, weights)
+    return version
 
 
 def write_personal(folder: Path, settings: AppSettings, memory: Memory) -> None:

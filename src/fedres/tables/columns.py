@@ -236,6 +236,59 @@ class Scaled:
         return ([0], [x * self.scale]) if abs(x) > 0 else ([], [])
 
 
+@dataclass(frozen=True, eq=False)
+class Tastes:
+    """What clients' factors are multiplied with: those of the item of a row.
+
+    Attributes
+    ----------
+    item
+        The name of the column of items.
+    factors
+        (features of that column, factors).
+
+    Examples
+    --------
+    >>> films = OneHot("film", ("Alien", "Brazil"), missing=False)
+    >>> tastes = Tastes("film", np.float32([[1, 2], [3, 4]]))
+    >>> tastes.of(films.features(np.array(["Brazil", "Clue"])))
+    Features(counts=array([2, 0]), indices=array([0, 1]), values=array([3., 4.], dtype=float32))
+    """
+
+    item: str
+    factors: F32
+
+    @property
+    def name(self) -> str:
+        """What these features are called together."""
+        return f"taste for {self.item}"
+
+    @property
+    def width(self) -> int:
+        """The number of factors."""
+        return int(self.factors.shape[1])
+
+    @property
+    def names(self) -> Iterator[str]:
+        """The names of the features."""
+        yield from (f"{self.name} {k}" for k in range(1, self.width + 1))
+
+    def of(self, items: Features) -> Features:
+        """The factors of every row, given the features of its item."""
+        counts = np.minimum(items.counts, 1)
+        first = (np.cumsum(items.counts) - items.counts)[counts > 0]
+        values = self.factors[items.indices[first]]
+        return Features(
+            self.width * counts, np.tile(np.arange(self.width), len(first)), values.ravel()
+        )
+
+    def of_one(self, items: tuple[list[int], list[float]]) -> tuple[list[int], list[float]]:
+        """The factors of one row, given the features of its item."""
+        if not items[0]:
+            return [], []
+        return list(range(self.width)), self.factors[items[0][0]].tolist()
+
+
 Column = Number | OneHot | Hashed | Scaled
 KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (Number, OneHot, Hashed, Scaled)}
 READ: dict[Any, Callable[[Any], Any]] = {

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, get_args
 
@@ -15,11 +16,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from fedres.core.losses import LOSSES
 from fedres.core.types import F32, F64, I64, Matrix
 from fedres.simulation.settings import choose
+from fedres.tables.arrow import TooWideError
 from fedres.tables.cell_values import as_floats, place_of, unfit
 from fedres.tables.client_ids import Clients
+from fedres.tables.columns import Tastes
 from fedres.tables.contributions import linear_parts
 from fedres.tables.dict_encoder import DictEncoder
-from fedres.tables.empirical_bayes import Groups, TooWideError, models_of, train
+from fedres.tables.empirical_bayes import models_of, train
 from fedres.tables.encoder import EncodedTable, Encoder, EstimatorMethod, Names
 from fedres.tables.input_rows import as_pandas
 from fedres.tables.labels import FARTHEST, Labels
@@ -30,6 +33,8 @@ from fedres.tables.read_table import Table
 from fedres.tables.sgd_tuning import DEFAULT, Encoded, Trial, or_default, tune_and_train
 from fedres.tables.shared_models import SharedModel, features_seen, seen_part
 from fedres.tables.shared_training import train_foreign, train_trees
+from fedres.tables.tastes import Items, train_tastes
+from fedres.tables.weight_groups import Groups
 from fedres.tables.weights import LocalModels, Weights, unpack
 
 if TYPE_CHECKING:
@@ -51,6 +56,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     validation_: list[dict[str, Any]]
     solver_: str
     shared_: str
+    latent_: int
     _posterior: Posterior | None = None
     _shared: tuple[SharedModel, ...] = ()  # none where the shared model is linear
 
@@ -65,6 +71,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         shared: SharedKind | Any = "linear",
         solver: Solver = "auto",
         offset: str | None = None,
+        latent: int | None = None,
+        item: str | None = None,
         forgetting_factor: float = 1.0,
         eta: float | None = None,
         shrinkage: float | None = None,
@@ -79,6 +87,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.shared = shared
         self.solver = solver
         self.offset = offset
+        self.latent = latent
+        self.item = item
         self.forgetting_factor = forgetting_factor
         self.eta = eta
         self.shrinkage = shrinkage
@@ -196,8 +206,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         numbers, views = self._clients.find(client, table.shape[0]), self._views(table)
         encoder = self.encoder_
         assert isinstance(encoder, Encoder)
-        columns = [[encoder.columns[i] for i in side] for side in (encoder.global_, encoder.local)]
-        parts = linear_parts(self._models, (columns[0], columns[1]), views, numbers)
+        columns = encoder.global_columns, encoder.local_columns
+        parts = linear_parts(self._models, columns, views, numbers)
         if self._shared:
             parts["shared", self.shared_] = self._shared_scores(views[0])[0].astype(np.float64)
         scale, begin = self._labels.units
@@ -225,13 +235,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         encoder = self.encoder_
         assert isinstance(encoder, Encoder)
         return Groups.of(
-            *(
-                None if method == self.method else [encoder.columns[i] for i in numbers]
-                for method, numbers in (
-                    ("independent", encoder.global_),
-                    ("central", encoder.local),
-                )
-            )
+            None if self.method == "independent" else encoder.global_columns,
+            None if self.method == "central" else encoder.local_columns,
         )
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -271,6 +276,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             categorical=self.categorical_features,
             local=self.local_features,
             global_=self.global_features,
+            item=self.item,
         )
         self.encoder_, self._clients = encoder.of_method(self.method), Clients()
         return begun
@@ -377,7 +383,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _seen(self) -> Any:
         encoder = self.encoder_
         assert isinstance(encoder, Encoder)
-        return features_seen([encoder.columns[i] for i in encoder.global_])
+        return features_seen(encoder.global_columns)
 
     def _split(
         self, X: Any, client: Any, *, reset: bool, learn: bool = True
@@ -458,18 +464,18 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _train(self, rows: "Prepared") -> None:
         assert isinstance(self.encoder_, Encoder)
-        views = in_range(self.encoder_.views(rows.table))
+        views, items = in_range(self.encoder_.views(rows.table)), self._items(rows.table)
         data = Encoded(
             *views, rows.targets, rows.client, self._labels.limits, rows.weight, rows.offset
         )
         del rows, views  # unless others need them, they make room
         rng = check_random_state(self.random_state)
         settings = self._settings(0.0, 0.0)
-        self._posterior, self._shared, self.shared_ = None, (), "linear"
+        self._posterior, self._shared, self.shared_, self.latent_ = None, (), "linear", 0
         self.solver_ = self._chosen_solver(data)
         if self.solver_ == "bayes":
             try:
-                self._train_bayes(data, rng)
+                self._train_bayes(data, items, rng)
                 return
             except TooWideError:
                 if self.solver == "bayes" or self._only_bayes(data):
@@ -479,11 +485,39 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self._models, best, trials = tune_and_train(settings, data, *given, rng)
         self._keep(best, trials)
 
-    def _train_bayes(self, data: Encoded, rng: Any) -> None:
+    def _items(self, table: EncodedTable) -> Items | None:
+        """The items of rows, if clients may have tastes for them."""
+        encoder = self.encoder_
+        if self.latent is None or self.method != "fedres":
+            return None
+        assert isinstance(encoder, Encoder)
+        assert encoder.item is not None
+        if self._labels.outputs > 1:
+            raise ValueError(
+                f"latent is for numbers and for two classes, not for {self._labels.outputs}"
+            )
+        column, features = encoder.columns[encoder.item], table.features[encoder.item]
+        if (features.counts > 1).any():
+            row = int(np.argmax(features.counts > 1))
+            raise ValueError(
+                f"row {row} has {features.counts[row]} categories in column {self.item!r}, and an "
+                "item is one: name another column by item, or write items without |"
+            )
+        return Items(features.indices, column.width, self.latent)
+
+    def _train_bayes(self, data: Encoded, items: Items | None, rng: Any) -> None:
         settings = self._settings(DEFAULT.eta, 0.0)
         losses: dict[str, float] = {}
         arrow = None
-        if self.shared != "linear" and self.method != "independent" and self._seen.any():
+        if items is not None:
+            self._train_tastes(settings, data, items, rng)
+            return
+        if (
+            self.shared != "linear"
+            and self.latent is None
+            and self.method != "independent"
+            and self._seen.any()
+        ):
             rows = settings, data, self._groups, self._seen, rng
             if isinstance(self.shared, str):
                 arrow, found, shared, losses = train_trees(*rows, or_linear=self.shared == "auto")
@@ -498,6 +532,24 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self._posterior = Posterior.of(arrow, found)
         self._keep(None, [])
         self.validation_ = [{"shared": name, "loss": loss} for name, loss in losses.items()]
+
+    def _train_tastes(self, settings: ModelShape, data: Encoded, items: Items, rng: Any) -> None:
+        encoder = self.encoder_
+        assert isinstance(encoder, Encoder)
+        groups = self._groups
+        tastes = Tastes(str(self.item), np.zeros((0, items.factors), np.float32))
+        self.encoder_ = replace(encoder, tastes=tastes)
+        found = train_tastes(settings, data, (groups, self._groups), items, rng)
+        self.latent_ = found.factors.shape[1]
+        self.encoder_ = encoder
+        if self.latent_:
+            self.encoder_ = replace(encoder, tastes=replace(tastes, factors=found.factors))
+        self._models = models_of(self._settings(DEFAULT.eta, 0.0), found.arrow, found.found)
+        self._posterior = Posterior.of(found.arrow, found.found)
+        self._keep(None, [])
+        self.validation_ = [
+            {"taste_strength": strength, "loss": loss} for strength, loss in found.losses.items()
+        ]
 
     def _chosen_solver(self, data: Encoded) -> str:
         """What ``auto`` stands for: options of ``sgd`` ask for it."""
@@ -516,6 +568,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """What is asked for that only ``bayes`` can do."""
         if self.offset is not None:
             return "offset"
+        if self.latent is not None:
+            return "latent"
         if self.forgetting_factor != 1:
             return "forgetting_factor"
         if not (isinstance(self.shared, str) and self.shared in ("linear", "auto")):
@@ -526,6 +580,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _begin_online(self) -> None:
         self.solver_, self.shared_, self._posterior, self._shared = "sgd", "linear", None, ()
+        self.latent_ = 0
         best = or_default(self.eta, self.shrinkage, passes=1)
         self._keep(best, [])
         settings = self._settings(best.eta, best.shrinkage)
@@ -556,6 +611,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         choose("method", self.method, get_args(EstimatorMethod))
         choose("solver", self.solver, get_args(Solver))
         self._check_shared()
+        self._check_tastes()
         if not (self.client is None or self.client is False or isinstance(self.client, str)):
             raise ValueError(f"client must name a column or be None or False, not {self.client!r}")
         if not 0 < self.forgetting_factor <= 1:
@@ -585,6 +641,21 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             )
         if is_classifier(self.shared) and not hasattr(self.shared, "predict_proba"):
             raise ValueError(f"shared must have predict_proba, which {self.shared!r} has not")
+
+    def _check_tastes(self) -> None:
+        if (self.latent is None) != (self.item is None):
+            raise ValueError(
+                f"latent={self.latent!r} and item={self.item!r} go together: the number of tastes "
+                "a client has, and the column that names what they are for"
+            )
+        if self.latent is None:
+            return
+        if not (self.latent >= 1 and self.latent == int(self.latent)):
+            raise ValueError(f"latent must be a whole number from 1 up or None, not {self.latent}")
+        if self.shared not in ("linear", "auto"):
+            raise ValueError(f"latent needs a linear shared model, not shared={self.shared!r}")
+        if self.item == self.client:
+            raise ValueError(f"item and client are both {self.item!r}: name another column")
 
     def _refuse_batch(self) -> None:
         """Refuse to learn row by row what has to be learned from all rows at once."""

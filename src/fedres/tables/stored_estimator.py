@@ -1,6 +1,7 @@
 """Estimators on disk; `fedres.tables.storage` says how."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 
 from fedres.tables.classifier import FedResClassifier
 from fedres.tables.client_ids import Clients, plain_id
+from fedres.tables.columns import Tastes
 from fedres.tables.dict_encoder import DictEncoder
 from fedres.tables.encoder import Encoder
 from fedres.tables.estimator import FedResEstimator
@@ -26,7 +28,7 @@ KINDS: dict[str, tuple[type[FedResEstimator], Any]] = {
     "classifier": (FedResClassifier, ClassLabels),
 }
 CHOSEN = (
-    "solver_", "shared_", "eta_", "shrinkage_", "passes_", "validation_",
+    "solver_", "shared_", "latent_", "eta_", "shrinkage_", "passes_", "validation_",
     "n_features_in_",
     "columns_",  # which of a table's columns is what: `fedres fit` notes it, to read new tables
 )  # fmt: skip
@@ -56,6 +58,8 @@ def save(model: FedResEstimator, folder: str | PathLike[str]) -> None:
         packed = model._models.pack_beside(len(model._clients))
         meta["mixture"], known_to_all, groups["mixture"] = packed
         global_.update(known_to_all)
+    if isinstance(model.encoder_, Encoder) and model.encoder_.tastes is not None:
+        global_["factors"] = model.encoder_.tastes.factors
     if model._shared:
         meta["shared"] = [one.kind for one in model._shared]
         groups["shared"] = {str(k): one.pack() for k, one in enumerate(model._shared)}
@@ -111,6 +115,9 @@ def load_model(folder: str | PathLike[str], client: Any = None) -> FedResEstimat
     else:
         ids, local = [plain_id(client)], _one_client(stored, "local", plain_id(client))
     global_ = stored.group("global", finite=True)
+    if isinstance(model.encoder_, Encoder) and "factors" in global_:
+        tastes = Tastes(str(model.item), np.array(global_["factors"]))
+        model.encoder_ = replace(model.encoder_, tastes=tastes)
     model._models = OnlineModels.unpack(ModelShape(**meta["settings"]), global_, local)
     if "posterior" in meta:
         known = stored.group("posterior") if client is None else _posterior_of(stored, ids[0])
