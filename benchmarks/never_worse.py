@@ -72,7 +72,7 @@ def regret_figure(seeds: int) -> Figure:
         axes.plot(rounds, middle, color="#7c3aed", label="median client")
         axes.fill_between(rounds, low, high, color="#7c3aed", alpha=0.2, lw=0, label="90% of them")
         axes.plot(rounds, found.max(axis=0), color="#7c3aed", lw=0.8, ls=":", label="worst client")
-        axes.axhline(BOUND, color="#dc2626", lw=1.2, label=f"bound, 2 log 3 = {BOUND:.2f}")
+        axes.axhline(BOUND, color="#dc2626", lw=1.2, label=f"bound, 2 log 6 = {BOUND:.2f}")
         axes.axhline(0, color="black", lw=0.6)
         axes.set(title=f"usps, 50 clients, round-trip delay {delay}")
         axes.set(xscale="log", xlabel="round (samples seen by each client)")

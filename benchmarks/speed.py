@@ -173,6 +173,34 @@ def against_peers():
     console.print(table)
 
 
+def against_experts():
+    """What mixing costs beside FedRes, which is one of the three that are mixed."""
+    table = Table(
+        title="Clients that mix: million client-rounds a second, as above",
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+    )
+    table.add_column("features")
+    methods = ("independent", "central", "fedres", "mixture")
+    for column in (*methods, "mixture / fedres"):
+        table.add_column(column, justify="right")
+    for width in (16, 256):
+        federation = dense_federation(width)
+        seconds = {method: [] for method in methods}
+        for _ in range(20):  # by turns: whatever else the machine does then slows all of them
+            for method in methods:
+                delay = 0 if method == "independent" else DELAY
+                run = fedres.simulate(federation, method, rounds=ROUNDS, delay=delay)
+                seconds[method].append(run.seconds)
+        rates = {method: CLIENTS * ROUNDS / min(times) for method, times in seconds.items()}
+        table.add_row(
+            str(width),
+            *(f"{rate / 1e6:.2f}" for rate in rates.values()),
+            f"{rates['mixture'] / rates['fedres']:.2f}",
+        )
+    console.print(table)
+
+
 def grow(clients):
     """One pass over 60 rows of 16 features a client, ours and bare, and bytes, all and data."""
     fedres.simulate(dense_federation(16, 2), "fedres")
@@ -266,6 +294,7 @@ if __name__ == "__main__":
         grow(int(sys.argv[2]))
     else:
         against_peers()
+        against_experts()
         against_size()
         against_rounds()
         against_the_clock()

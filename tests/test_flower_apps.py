@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
+from flwr.supercore.logger import update_console_handler
 from flwr.supercore.task_identity import TaskIdentity
 from rich.console import Console
 from rich.markup import render
@@ -28,17 +29,20 @@ from fedres.core.files import HOLDER, locked
 from fedres.core.messages import Upload
 from fedres.flower import client_app, launch, run_folder, server_app, slow_client_app
 from fedres.flower.app_folder import digits_settings, read_app, settings_like, write_app
+from fedres.flower.app_labels import labels
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.digits import tables
 from fedres.flower.flwr_command import Flwr
 from fedres.flower.launch import progress_table, write_report
 from fedres.flower.local_cluster import free_port
-from fedres.flower.memory import Memory
+from fedres.flower.log import LOG, set_level
+from fedres.flower.memory import STATE, Memory
 from fedres.flower.metrics import metrics_server
 from fedres.flower.model_folder import write_global
+from fedres.flower.own_columns import own_settings
 from fedres.flower.replay import replay
 from fedres.flower.run_folder import read_log, read_run
-from fedres.flower.samples import ROWS, labels, open_source
+from fedres.flower.samples import ROWS, open_source
 from fedres.flower.server_state import ServerState
 from fedres.tables.encoder import Encoder
 from fedres.tables.stored_estimator import load_model
@@ -179,14 +183,14 @@ def test_a_client_that_a_table_does_not_know(tmp_path, shop):
 
 def test_a_class_that_the_app_does_not_know():
     with pytest.raises(ValueError, match="'maybe'"):
-        labels(AppSettings(1, 1, negative="no", positive="yes"), ["yes", "maybe"])
+        labels(AppSettings(1, 1, classes='["no", "yes"]'), ["yes", "maybe"])
 
 
 def test_labels_are_the_same_however_they_are_written():
-    settings = AppSettings(1, 1, negative="0", positive="1")
+    settings = AppSettings(1, 1, classes='["0", "1"]')
     for y in ([0, 1], [0.0, 1.0], ["0", "1.0"], np.array([0, 1], np.float32)):
         assert labels(settings, y).tolist() == [-1, 1]
-    words = AppSettings(1, 1, negative="01", positive="1")
+    words = AppSettings(1, 1, classes='["01", "1"]')
     assert labels(words, ["01", "1"]).tolist() == [-1, 1]
 
 
@@ -228,7 +232,7 @@ def test_a_folder_without_an_app(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("y", "words"), [(["a", "b", "c"], "two classes"), (["a", "a", "a"], "all labels")]
+    ("y", "words"), [([1, 2, 3], "by --task"), (["a", "a", "a"], "nothing to learn")]
 )
 def test_samples_with_unfit_labels(tmp_path, y, words):
     pd.DataFrame({"x": [1, 2, 3], "y": y}).to_csv(tmp_path / "sample.csv", index=False)
@@ -295,6 +299,57 @@ def test_init_by_command(tmp_path, shop):
     assert "either --superlink NAME or --local N" in str(neither.exception)
 
 
+@pytest.mark.parametrize(
+    ("y", "options", "classes"),
+    [
+        (["a", "b", "c"], [], ["a", "b", "c"]),
+        ([2, 0, 1], ["--task", "classes"], ["0", "1", "2"]),
+        ([2, 0, 1], ["--labels", "0,1,2,3"], ["0", "1", "2", "3"]),
+        ([2, 0, 1], ["--task", "numbers"], []),
+        ([0.5, 0.25, 0.75], [], []),
+    ],
+)
+def test_init_says_whether_labels_are_classes(tmp_path, y, options, classes):
+    pd.DataFrame({"x": [1, 2, 3], "y": y}).to_csv(tmp_path / "t.csv", index=False)
+    command = ["init", str(tmp_path / "app"), "--like", str(tmp_path / "t.csv"), "--label", "y"]
+    done = CliRunner().invoke(commands, [*command, "--global", "x", *options])
+    assert done.exit_code == 0, done.exception
+    settings = read_app(tmp_path / "app")
+    assert list(settings.class_names) == classes
+    assert settings.loss == ("logistic" if classes else "squared")
+    said = f"{len(classes)} classes: " if classes else "Labels are numbers."
+    assert said in done.output
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--task", "counts"], "numbers or classes"),
+        (["--labels", "a,b"], "of --like or --widths"),
+        (["--widths", "2,1", "--task", "classes"], "name all classes"),
+        (["--widths", "2,1", "--task", "numbers", "--labels", "a,b"], "not numbers"),
+        (["--widths", "2,1", "--labels", "a,a,b"], "different texts"),
+    ],
+)
+def test_init_with_labels_that_do_not_fit(tmp_path, options, words):
+    done = CliRunner().invoke(commands, ["init", str(tmp_path / "app"), *options])
+    assert words in str(done.exception)
+
+
+def test_a_class_of_the_sample_that_labels_do_not_name(tmp_path):
+    pd.DataFrame({"x": [1, 2, 3], "y": ["a", "b", "c"]}).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(ValueError, match="'c', and the classes are 'a', 'b'"):
+        settings_like(tmp_path / "t.csv", label="y", global_=["x"], classes=["a", "b"])
+
+
+def test_classes_by_a_function(tmp_path, monkeypatch):
+    module = SimpleNamespace(rows=lambda at: (([k], [1], "abc"[k]) for k in range(at, 3)))
+    monkeypatch.setitem(sys.modules, "my_rows", module)
+    settings = AppSettings(1, 1, classes='["c", "b", "a"]', loss="logistic")
+    source = open_source(settings, {"data": "my_rows:rows"}, "a", tmp_path)
+    assert source.take(0, 9)[2].tolist() == [2, 1, 0]
+
+
 # Flower's loop, on a grid of this process
 
 
@@ -357,7 +412,7 @@ def test_a_run_over_a_grid(tmp_path, shop, late):
     state = run_in_process(settings, nodes, late)
     assert sorted(state.members) == ["north", "south"]
     assert state.reason == "rounds"
-    write_global(state.folder / "model", settings, state.global_)
+    write_global(state.folder / "model", settings, state.global_.weights)
     frame = pd.read_csv(table)
     shared = load_model(state.folder / "model")
     assert shared.clients_ == []
@@ -373,7 +428,7 @@ def test_a_run_over_a_grid(tmp_path, shop, late):
         memory = Memory.load(folder, name, settings)
         x_global, x_local = Encoder.from_dict(settings.table["encoder"]).transform(own)
         weights = memory.global_.weights
-        joint = x_global @ weights[:-1] + weights[-1] + memory.local.f(x_local)
+        joint = x_global @ weights[:-1] + weights[-1] + memory.local.f(x_local)[0]
         np.testing.assert_allclose(
             predicted, joint * settings.label_scale + settings.label_mean, rtol=1e-4
         )
@@ -381,12 +436,141 @@ def test_a_run_over_a_grid(tmp_path, shop, late):
     np.testing.assert_allclose(published[-1].weights, state.global_.weights, atol=1e-4)
 
 
+@pytest.fixture
+def two_clinics(tmp_path):
+    """Two tables that share age and the label; the app knows nothing of what else they have."""
+    rng = np.random.default_rng(1)
+    age = rng.normal(50, 10, 120)
+    sample = pd.DataFrame({"age": age, "ill": np.tile([0, 1], 60)})
+    sample.to_csv(tmp_path / "sample.csv", index=False)
+    settings = settings_like(tmp_path / "sample.csv", label="ill", global_=["age"], local=[])
+    pulse, ward = rng.normal(70, 8, 120), rng.choice(["3", "4", "5"], 120)
+    hill = pd.DataFrame({"age": age, "pulse": pulse, "ward": ward})
+    hill["ill"] = (pulse + 8 * (hill["ward"] == "4") > 72).astype(int)
+    lake = pd.DataFrame({"dose": rng.random(120), "age": age, "note": "none"})
+    lake["ill"] = (lake["dose"] > 0.5).astype(int)
+    for name, frame in (("hill", hill), ("lake", lake)):
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    nodes = {
+        k: {"data": str(tmp_path / f"{name}.csv"), "state": str(tmp_path), "client": name}
+        for k, name in enumerate(("hill", "lake"))
+    }
+    nodes[0] |= {"local": "pulse,ward", "categorical": "ward"}
+    nodes[1] |= {"local": "d*"}
+    folder = str(tmp_path / "run")
+    return replace(settings, rows_per_message=40, passes=4, folder=folder), nodes
+
+
+def test_local_columns_differ_from_client_to_client(tmp_path, two_clinics):
+    settings, nodes = two_clinics
+    assert settings.width_local == 0
+    state = run_in_process(settings, nodes)
+    assert not any(member.refused or member.faults for member in state.members.values())
+    sources, width = {}, {"hill": 1 + 3, "lake": 1}
+    for node, name in enumerate(width):
+        own = own_settings(settings, nodes[node], name, tmp_path / name)
+        assert own.width_local == width[name]
+        sources[name] = open_source(own, nodes[node], name, tmp_path / name)
+        model = load_model(tmp_path / name / "model")
+        frame = pd.read_csv(tmp_path / f"{name}.csv", dtype={"ward": str})
+        assert model.score(frame.drop(columns="ill"), frame["ill"]) > 0.9
+    published, clients = replay(settings, read_log(state.folder), sources)
+    np.testing.assert_array_equal(published[-1].weights, state.global_.weights)
+    for node, name in enumerate(width):
+        own = own_settings(settings, nodes[node], name, tmp_path / name)
+        memory = Memory.load(tmp_path / name, name, own)
+        np.testing.assert_array_equal(memory.local.weights, clients[name].local.weights)
+    # Of private columns the server knows neither values nor names.
+    told = (state.folder / run_folder.CHECKPOINT).read_bytes()
+    assert not [word for word in (b"pulse", b"ward", b"dose") if word in told]
+
+
+def test_other_local_columns_in_one_run_are_an_error_until_the_reset(tmp_path, two_clinics, caplog):
+    settings, nodes = two_clinics
+    run_in_process(replace(settings, passes=1), nodes)
+    more = nodes | {1: nodes[1] | {"local": "dose,note"}}
+    again = replace(settings, resume=True)
+    state = run_in_process(again, more, until_faults=1)
+    assert set(state.members["lake"].faults) == {"ValueError"}
+    assert f"fedres flower reset {tmp_path / 'lake'}" in caplog.text
+    rows = state.members["lake"].rows
+    assert CliRunner().invoke(commands, ["reset", str(tmp_path / "lake")]).exit_code == 0
+    state = run_in_process(again, more)
+    assert state.members["lake"].rows == rows + 4 * 120
+    assert (tmp_path / "lake" / "old-state.safetensors").exists()
+
+
+def test_a_damaged_state_offers_the_reset_which_works(tmp_path, shop, caplog):
+    node = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north"}
+    run_in_process(shop, {1: node})
+    (tmp_path / "north" / STATE).write_bytes(b"damaged")
+    again = replace(shop, resume=True)
+    run_in_process(again, {1: node}, until_faults=1)
+    command = f"fedres flower reset {tmp_path / 'north'}"
+    assert command in caplog.text
+    done = CliRunner().invoke(commands, command.split()[2:])
+    assert "old-state.safetensors" in " ".join(done.output.split())
+    assert run_in_process(again, {1: node}).members["north"].rows == 60
+    wrong = CliRunner().invoke(commands, ["reset", str(tmp_path)])
+    assert "holds no state" in str(wrong.exception)
+
+
+def test_a_client_has_a_model_before_its_first_row_and_goes_on_with_it(tmp_path, shop):
+    table = tmp_path / "north.csv"
+    frame = pd.read_csv(tmp_path / "shops.csv").query("shop == 'north'").drop(columns="shop")
+    frame[:0].to_csv(table, index=False)
+    south = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "south"}
+    nodes = {1: south, 2: {"data": str(table), "state": str(tmp_path), "client": "north"}}
+    state = run_in_process(shop, nodes)
+    assert (state.reason, state.members["north"].applied) == ("no more rows", 0)
+    write_global(tmp_path / "shared", shop, state.global_.weights)
+    rows = frame.drop(columns=["sales", "at"]).assign(shop="north")
+    personal, shared = load_model(tmp_path / "north" / "model"), load_model(tmp_path / "shared")
+    np.testing.assert_array_equal(personal.predict(rows), shared.predict(rows))
+    frame.to_csv(table, index=False)
+    state = run_in_process(replace(shop, resume=True), nodes)
+    assert state.members["north"].rows == 30
+    learned = load_model(tmp_path / "north" / "model").predict(rows)
+    errors = [np.abs(p - frame["sales"]).mean() for p in (learned, personal.predict(rows))]
+    assert errors[0] < errors[1]
+
+
+def test_the_global_model_of_a_run_under_way(tmp_path, shop):
+    state = ServerState(shop, Path(shop.folder))
+    node = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north"}
+    post = server_app.Post(FakeGrid(shop, {1: node}), state)
+    before = CliRunner().invoke(commands, ["model", shop.folder, str(tmp_path / "shared")])
+    assert "there is no run" in str(before.exception)
+    post.send()
+    post.collect()
+    state.save()  # and goes on
+    done = CliRunner().invoke(commands, ["model", shop.folder, str(tmp_path / "shared")])
+    assert "after 2 uploads" in done.output, done.exception
+    model = load_model(tmp_path / "shared")
+    frame = pd.read_csv(tmp_path / "shops.csv").drop(columns=["sales", "at"])
+    x_global, _ = Encoder.from_dict(shop.table["encoder"]).transform(frame)
+    weights = state.global_.weights
+    expected = (x_global @ weights[:-1] + weights[-1]) * shop.label_scale + shop.label_mean
+    np.testing.assert_allclose(model.predict(frame), expected, rtol=1e-5)
+    state._checkpoint.describe(AppSettings(4, 1).to_config())
+    wrong = CliRunner().invoke(commands, ["model", shop.folder, str(tmp_path / "shared")])
+    assert "from a function" in str(wrong.exception)
+
+
+def test_own_widths_of_a_function(tmp_path, monkeypatch):
+    module = SimpleNamespace(rows=lambda at: (([k], [1, k, 2], 0.5) for k in range(at, 3)))
+    monkeypatch.setitem(sys.modules, "my_rows", module)
+    node = {"data": "my_rows:rows", "width-local": 3}
+    settings = own_settings(AppSettings(1, 1), node, "a", tmp_path)
+    assert open_source(settings, node, "a", tmp_path).take(0, 9)[1].shape == (3, 3)
+
+
 def test_the_models_left_behind_clip_features_as_the_node_did(tmp_path, shop):
     table = str(tmp_path / "shops.csv")
     node = {"data": table, "state": str(tmp_path / "state"), "client": "north"}
     settings = replace(shop, feature_limit=0.5)
     state = run_in_process(settings, {1: node})
-    write_global(state.folder / "model", settings, state.global_)
+    write_global(state.folder / "model", settings, state.global_.weights)
     far = pd.DataFrame({"price": [1e4, 9.0], "rain": [0.3, 1.0], "day": "Sun", "shop": "north"})
     x_global, x_local = Encoder.from_dict(settings.table["encoder"]).transform(far)
     assert (abs(x_global) > 0.5).any(axis=1).all()
@@ -395,7 +579,7 @@ def test_the_models_left_behind_clip_features_as_the_node_did(tmp_path, shop):
     shared = x_global.clip(-0.5, 0.5) @ weights[:-1] + weights[-1]
     for folder, joint in (
         (state.folder, shared),
-        (tmp_path / "state" / "north", shared + memory.local.f(x_local)),
+        (tmp_path / "state" / "north", shared + memory.local.f(x_local)[0]),
     ):
         np.testing.assert_allclose(
             load_model(folder / "model").predict(far),
@@ -467,6 +651,39 @@ def test_words_of_errors_stay_on_the_client(tmp_path, shop, caplog):
     assert Memory.load(tmp_path / "north", "north", shop).position == 0
 
 
+@pytest.fixture
+def levels_as_before():
+    yield
+    LOG.setLevel("INFO")
+    update_console_handler(level="INFO", timestamps=False)
+
+
+@pytest.mark.usefixtures("levels_as_before")
+@pytest.mark.parametrize(
+    ("level", "there", "missing"),
+    [
+        ("DEBUG", ["upload 0 of north: 10 rows", "sends uploads [0]", "Traceback"], []),
+        (
+            "INFO",
+            ["round 1, mean loss", "is node 1", "could not answer"],
+            ["upload 0", "Traceback"],
+        ),
+        ("WARNING", ["ValueError; asked again"], ["round 1"]),
+        ("ERROR", ["could not answer: there is no table"], ["asked again"]),
+    ],
+)
+def test_logs_have_levels(tmp_path, shop, caplog, level, there, missing):
+    good = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north"}
+    bad = good | {"client": "south", "data": "/no/table.csv"}
+    settings = replace(shop, log_level=level, passes=0, rounds=2)
+    set_level(level)  # as the server's process does
+    run_in_process(settings, {1: good, 2: bad})
+    for words in there:
+        assert words in caplog.text
+    for words in missing:
+        assert words not in caplog.text
+
+
 def test_a_node_without_a_state_folder_says_so(tmp_path, shop):
     with pytest.raises(ValueError, match="no state folder"):
         client_app.state_folder({}, shop, "north")
@@ -484,6 +701,52 @@ def test_digits_as_built_in_data(tmp_path):
     test = tables(3)[1].test
     personal = load_model(tmp_path / "run" / "clients" / "client-1" / "model")
     assert personal.score(test.drop(columns="label"), test["label"]) > 0.85
+
+
+def test_ten_digits_are_ten_classes(tmp_path):
+    from sklearn.datasets import load_digits
+
+    pixels, digit = load_digits(return_X_y=True)
+    frame = pd.DataFrame(pixels, columns=[f"p{i}" for i in range(64)]).assign(digit=digit)
+    frame["desk"] = np.where(np.arange(len(frame)) % 2, "left", "right")
+    frame[:800].to_csv(tmp_path / "digits.csv", index=False)
+    settings = settings_like(
+        tmp_path / "digits.csv", label="digit", client="desk", task="classes",
+        global_=["p1?", "p2?", "p3?"], local=["p*"],
+    )  # fmt: skip
+    settings = replace(settings, rows_per_message=200, passes=2, folder=str(tmp_path / "run"))
+    nodes = {
+        node: {"data": str(tmp_path / "digits.csv"), "state": str(tmp_path), "client": name}
+        for node, name in enumerate(("left", "right"))
+    }
+    state = run_in_process(settings, nodes)
+    assert not any(member.refused or member.held_back for member in state.members.values())
+    assert 0.85 < state.members["left"].accuracy <= 1
+    write_global(state.folder / "model", settings, state.global_.weights)
+    test = frame[1200:]
+    shared = load_model(state.folder / "model")
+    personal = load_model(tmp_path / "left" / "model")
+    assert shared.classes_.tolist() == personal.classes_.tolist() == list(range(10))
+    accuracies = [
+        model.score(test.drop(columns="digit"), test["digit"], **options)
+        for model, options in ((shared, {"client": False}), (personal, {"client": ["left"] * 597}))
+    ]
+    assert accuracies[1] > 0.75
+    assert accuracies[0] > 0.5  # half of the pixels, and a part of each sum at that
+    sources = {
+        name: open_source(settings, nodes[0], name, tmp_path / name) for name in ("left", "right")
+    }
+    published, clients = replay(settings, read_log(state.folder), sources, output=7)
+    np.testing.assert_array_equal(published[-1].weights, state.global_.each[7].weights)
+    own = Memory.load(tmp_path / "left", "left", settings).local.each[7].weights
+    np.testing.assert_array_equal(clients["left"].local.weights, own)
+    done = CliRunner().invoke(commands, ["status", str(state.folder)])
+    assert f"{state.members['left'].accuracy:.0%}" in done.output
+    assert max(map(len, done.output.splitlines())) <= 80
+    page = write_report(state.folder, settings).read_text()
+    assert "classes right" in page
+    assert f"{state.members['left'].accuracy:.1%}" in page
+    assert "Classes predicted" in page
 
 
 ORPHAN = """
@@ -585,6 +848,7 @@ def test_status_and_metrics(tmp_path, shop):
             lines = answer.read().decode().splitlines()
         server.shutdown()
     assert 'fedres_client_rows{client="north"} 30.0' in lines
+    assert not [line for line in lines if line.startswith("fedres_client_accuracy")]
     assert 'fedres_client_refused{client="north",reason="a \\"reason\\""} 3' in lines
     assert all(line.startswith("#") or len(line.rsplit(" ", 1)) == 2 for line in lines)
 

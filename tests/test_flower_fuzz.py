@@ -14,11 +14,13 @@ from fedres.core.messages import Upload
 from fedres.core.receipts import number_of
 from fedres.flower import checks, run_folder
 from fedres.flower.app_settings import AppSettings
+from fedres.flower.log import LOG
 from fedres.flower.server_state import ServerState, TaskUnderWay
 from fedres.flower.wire import Reply, Sent
 
 MESSAGES = 20_000
 SETTINGS = AppSettings(3, 2, rows_per_message=4, passes=0, rounds=10**9, residual_bits=2)
+SEVERAL = replace(SETTINGS, classes='["a", "b", "c"]', loss="logistic")
 HUGE = "9" * 400
 
 
@@ -26,6 +28,7 @@ HUGE = "9" * 400
 def no_wait_for_the_disk(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
     monkeypatch.setattr(run_folder, "SYNCHRONOUS", "OFF")
+    monkeypatch.setattr(LOG, "disabled", True)  # a warning for each of very many
 
 
 def a_server(tmp_path, **changes):
@@ -37,15 +40,15 @@ def receive(server, head, body, node=0):
     server.receive("t", head, body)
 
 
-def packed(number=0, client="a", rows=2, sparse=False, seed=0, **changes):
+def packed(number=0, client="a", rows=2, sparse=False, seed=0, settings=SETTINGS, **changes):
     rng = np.random.default_rng(seed)
     x = rng.uniform(-9, 9, (rows, 3)).astype(np.float32)
     values = {
         "x_global": csr_array(np.where(x > 0, x, 0)) if sparse else x,
-        "residual": np.zeros(rows, np.float32),
-        "y": rng.choice(np.float32([-1, 1]), rows),
+        "residual": np.zeros((rows, settings.outputs), np.float32),
+        "y": rng.choice(np.float32([0, 1, 2] if settings.classes else [-1, 1]), rows),
         "bits": 2,
-        "span": SETTINGS.rule.residual_span,
+        "span": settings.rule.residual_span,
     } | changes
     return Upload(number_of(client), number, 0, **values).pack()
 
@@ -60,7 +63,7 @@ def head_of(*sent, client='"a"', done="false", first="0", error='""'):
 
 def test_a_number_beyond_floats_is_refused_and_the_run_goes_on(tmp_path):
     server, good = a_server(tmp_path), packed()
-    receive(server, head_of(f"[0, {HUGE}, {len(good)}]"), good)
+    receive(server, head_of(f"[0, {HUGE}, {len(good)}, null]"), good)
     assert server.strangers == {"broken head": 1}
     receive(server, *Reply("a", (Sent(0, 0.5, good),)).pack(), node=1)
     assert server.version == 1
@@ -74,7 +77,7 @@ def test_an_error_while_an_upload_is_used_is_a_refusal_that_changes_nothing(tmp_
         server.global_.weights[:] = 7
         raise MemoryError
 
-    monkeypatch.setattr(server, "_learn", half_way)
+    monkeypatch.setattr(server._side, "_learn", half_way)
     receive(server, *Reply("a", (Sent(0, 0.5, packed()),)).pack())
     assert server.members["a"].refused == {"error on the server: MemoryError": 1}
     np.testing.assert_array_equal(server.global_.weights, weights)
@@ -135,6 +138,22 @@ def test_the_worst_honest_losses_pass():
         assert worst <= checks.largest_loss(settings) < 1.01 * worst
 
 
+@pytest.mark.parametrize("label", [-1.0, 0.5, 3.0])
+def test_a_class_that_there_is_not_is_refused(tmp_path, label):
+    server = ServerState(SEVERAL, tmp_path / "run")
+    wrong = packed(settings=SEVERAL, y=np.float32([0, label]))
+    receive(server, *Reply("a", (Sent(0, 0.5, wrong, 0.5),)).pack())
+    assert server.members["a"].refused == {"label": 1}
+    assert not server.global_.weights.any()
+
+
+@pytest.mark.parametrize("right", [1.5, -0.1, np.nan])
+def test_an_accuracy_that_nothing_has_is_a_broken_head(tmp_path, right):
+    server = ServerState(SEVERAL, tmp_path / "run")
+    receive(server, *Reply("a", (Sent(0, 0.5, packed(settings=SEVERAL), right),)).pack())
+    assert server.strangers == {"broken head": 1}
+
+
 # And very many
 
 
@@ -167,55 +186,61 @@ ODD = (
 )
 
 
-def hostile(rng, upload, number):
-    """A head and a body, one or both of them broken."""
+def hostile(rng, upload, number, right):
+    """A head and a body, one or both of them broken; `right` is what is claimed of classes."""
     kind, odd = rng.random(), rng.choice(ODD)
     upload = upload[:8] + number.to_bytes(4, "little") + upload[12:]
     if kind < 0.5:  # a sound head around a broken upload
         broken = scrambled(rng, upload)
-        return head_of(f"[{number}, 0.5, {len(broken)}]"), broken
+        return head_of(f"[{number}, 0.5, {len(broken)}, {right}]"), broken
     size = len(upload)
+    sound = f"[{number}, 0.5, {size}, {right}]"
     if kind < 0.8:
         heads = (
-            head_of(f"[{odd}, 0.5, {size}]"),
-            head_of(f"[{number}, {odd}, {size}]"),
-            head_of(f"[{number}, 0.5, {odd}]"),
+            head_of(f"[{odd}, 0.5, {size}, {right}]"),
+            head_of(f"[{number}, {odd}, {size}, {right}]"),
+            head_of(f"[{number}, 0.5, {odd}, {right}]"),
+            head_of(f"[{number}, 0.5, {size}, {odd}]"),
+            head_of(f"[{number}, 0.5, {size}]"),
             head_of(odd),
-            head_of(f"[{number}, 0.5, {size}]", client=odd),
-            head_of(f"[{number}, 0.5, {size}]", done=odd),
-            head_of(f"[{number}, 0.5, {size}]", error=odd),
-            head_of(f"[{number}, 0.5, {size}]", first=odd),
-            head_of(*[f"[{number}, 0.5, {size}]"] * 2),
+            head_of(sound, client=odd),
+            head_of(sound, done=odd),
+            head_of(sound, error=odd),
+            head_of(sound, first=odd),
+            head_of(sound, sound),
             odd,
         )
         return rng.choice(heads), upload
     if kind < 0.95:
-        text = scrambled(rng, head_of(f"[{number}, 0.5, {size}]").encode())
+        text = scrambled(rng, head_of(sound).encode())
         return text.decode("utf-8", "replace"), upload
     return rng.choice((None, 3, b"{}", [], "[" * 60_000)), rng.choice((None, 3, "text", upload))
 
 
-def test_20000_hostile_messages_are_refused_and_nothing_else_happens(tmp_path):
-    server, rng = a_server(tmp_path, refusals=10**9), random.Random(0)
-    uploads = [packed(sparse=k % 2 == 0, seed=k) for k in range(50)]
-    limit, largest = SETTINGS.feature_limit, 0.0
+@pytest.mark.parametrize("settings", [SETTINGS, SEVERAL], ids=["numbers", "classes"])
+def test_20000_hostile_messages_are_refused_and_nothing_else_happens(tmp_path, settings):
+    server = ServerState(replace(settings, refusals=10**9), tmp_path / "run")
+    rng, right = random.Random(0), "0.5" if settings.classes else "null"
+    uploads = [packed(sparse=k % 2 == 0, seed=k, settings=settings) for k in range(50)]
+    limit, largest = settings.feature_limit, 0.0
     for _ in range(MESSAGES):
         before, used = server.global_.weights.copy(), server.version
         known = server.members.get("a")
-        head, body = hostile(rng, rng.choice(uploads), known.confirmed if known else 0)
+        head, body = hostile(rng, rng.choice(uploads), known.confirmed if known else 0, right)
         receive(server, head, body)
         if server.version == used:
             np.testing.assert_array_equal(server.global_.weights, before)
             continue
         # What was broken was such that it is an upload again: then it is one to the last bit.
-        upload = Upload.unpack(body, 3, SETTINGS.rule.residual_span)
+        upload = Upload.unpack(body, 3, settings.rule.residual_span, settings.outputs)
         assert upload.pack() == body
         values = (
             upload.x_global if isinstance(upload.x_global, np.ndarray) else upload.x_global.data
         )
         largest = max(largest, np.abs(values).max(initial=0))
     assert np.isfinite(server.global_.weights).all()
-    assert np.linalg.norm(server.global_.weights) <= SETTINGS.radius * 1.001
+    for model in server.global_.each:
+        assert np.linalg.norm(model.weights) <= settings.radius * 1.001
     assert largest <= limit
     reasons = server.strangers + sum(
         (Counter(member.refused) for member in server.members.values()), Counter()

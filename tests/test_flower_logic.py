@@ -58,6 +58,16 @@ class Rows:
         return tuple(part[wanted] for part in self.parts)
 
 
+CLASSES = {"classes": '["a", "b", "c"]', "loss": "logistic"}
+
+
+def some_classes(seed=0, n=30, widths=(3, 2)):
+    rows = some_rows(seed, n, widths)
+    x_global, x_local, _ = rows.parts
+    rows.parts = x_global, x_local, np.float32((x_global + x_local[:, :1]).argmax(axis=1))
+    return rows
+
+
 def some_rows(seed=0, n=30, widths=(3, 2), passes=0):
     rng = np.random.default_rng(seed)
     x_global, x_local = (rng.normal(size=(n, w)).clip(-5, 5).astype(np.float32) for w in widths)
@@ -176,6 +186,79 @@ def test_a_run_is_that_of_client_and_server(tmp_path, bits, alignment, loss):
     for node, twin in twins.items():
         assert twin.local.weights.any()
         np.testing.assert_array_equal(clients[node].memory.local.weights, twin.local.weights)
+
+
+@pytest.mark.parametrize("alignment", ALIGNMENTS)
+@pytest.mark.parametrize("bits", [2, 32])
+def test_a_run_with_classes_is_that_of_client_and_server_once_a_class(tmp_path, bits, alignment):
+    settings = AppSettings(
+        3, 2, rows_per_message=4, passes=0, rounds=9, residual_bits=bits, alignment=alignment,
+        eta=0.3, **CLASSES,
+    )  # fmt: skip
+    server, clients = make(tmp_path, "ab", settings)
+    for node, client in clients.items():
+        client.source = some_classes(node)
+    rule, outputs = settings.rule, range(3)
+    references = [Server(rule, 3) for _ in outputs]
+    twins = {node: [Client(rule, 3, 2, client=node) for _ in outputs] for node in clients}
+    for round_number in range(6):
+        if round_number == 3:  # all of it survives
+            clients = {node: restarted(client, tmp_path) for node, client in clients.items()}
+            server.save()
+            server = ServerState(replace(settings, resume=True), tmp_path / "run")
+        tasks = server.tasks(clients)
+        published = [reference.publish() for reference in references]
+        for node, task in tasks:
+            client = clients[node]
+            x_global, x_local, y = client.source.take(client.memory.position, 4)
+            uploads, losses, scores = [[] for _ in outputs], [], []
+            for k in outputs:
+                twin = twins[node][k]
+                twin.refresh(published[k])
+                for i in range(4):
+                    one = slice(i, i + 1)
+                    label = np.where(y[one] == k, np.float32(1), np.float32(-1))
+                    scores.append(twin.predict(x_global[one], x_local[one])[0])
+                    losses.append(rule.loss.value(scores[-1], label)[0])
+                    uploads[k].append(twin.observe(x_global[one], x_local[one], label))
+            reply = client.work(task)
+            assert reply.sent[-1].loss == pytest.approx(np.mean(losses), abs=1e-6)
+            right = np.reshape(scores, (3, 4)).argmax(axis=0) == y
+            assert reply.sent[-1].accuracy == right.mean()
+            server.receive(task.task, *reply.pack())
+            for k in outputs:
+                for upload in uploads[k]:
+                    references[k].apply(upload)
+    assert not any(member.refused for member in server.members.values())
+    for k in outputs:
+        assert server.global_.each[k].weights.any()
+        np.testing.assert_array_equal(server.global_.each[k].weights, references[k].global_.weights)
+        for node, twin in twins.items():
+            assert twin[k].local.weights.any()
+            own = clients[node].memory.local.each[k].weights
+            np.testing.assert_array_equal(own, twin[k].local.weights)
+
+
+def test_a_liar_about_classes_is_held_back_and_the_honest_are_not(tmp_path):
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=(8, 5))
+    settings = AppSettings(
+        8, 2, rows_per_message=40, passes=0, rounds=99, bind_names=False,
+        classes=json.dumps(list("abcde")), loss="logistic",
+    )  # fmt: skip
+    server, clients = make(tmp_path, "abcde", settings)
+    for node, client in clients.items():
+        x = rng.normal(size=(400, 8)).astype(np.float32).clip(-3, 3)
+        y = (x @ truth).argmax(axis=1)
+        y = (y + 1) % 5 if node == 4 else y
+        client.source = Rows(x, rng.normal(size=(400, 2)).astype(np.float32), np.float32(y))
+    # What the liar claims of itself is nobody's concern, nor does it adapt.
+    for _ in range(12):
+        round_(server, clients)
+        clients[4].memory.local.weights[:] = 0
+    held = {name: member.held_back / member.applied for name, member in server.members.items()}
+    assert held["e"] > 0.8
+    assert max(held[name] for name in "abcd") < 0.1
 
 
 def test_aligned_clients_learn_when_the_server_has(tmp_path):
@@ -755,6 +838,16 @@ def test_forgiven_clients_are_heard_again_and_removed_ones_no_more(tmp_path):
         give_order(tmp_path / "run", "forgive", "z")
 
 
+def test_a_forgiven_client_need_not_rest(tmp_path):
+    server, clients = make(tmp_path, "ab")
+    round_(server, clients)
+    server.failed(server.tasks([0])[0][1].task)
+    server.flights.clear()
+    assert server.tasks([0]) == []
+    give_order(tmp_path / "run", "forgive", "a")
+    assert {node for node, _ in server.tasks([0])} == {0}
+
+
 def test_a_changed_byte_of_a_state_is_noticed(tmp_path):
     server, clients = make(tmp_path, "a")
     round_(server, clients)
@@ -854,8 +947,8 @@ def test_the_jury_remembers_through_a_resume(tmp_path):
     resumed.receive("t", *Reply("d", (sent,)).pack())
     assert resumed.members["d"].held_back == used + 1
     np.testing.assert_array_equal(resumed.global_.weights, before)
-    for name, rows in server._jury.heard.items():
-        for mine, kept in zip(rows, resumed._jury.heard[name], strict=True):
+    for name, rows in server._side.jury.heard.items():
+        for mine, kept in zip(rows, resumed._side.jury.heard[name], strict=True):
             if name != "d":
                 np.testing.assert_array_equal(mine, kept)
 
@@ -869,6 +962,15 @@ def test_two_honest_clients_are_jury_enough_and_off_is_off(tmp_path):
         assert server.members["a"].held_back + server.members["b"].held_back <= 2
     assert held["off"] == 0
     assert held["own-history"] > 15
+
+
+@pytest.mark.parametrize("loss", [SQUARED, LOGISTIC], ids=lambda loss: loss.name)
+def test_the_jury_compares_with_the_best_constant_of_each_output(loss):
+    wanted = np.float32([[1, -1, -1, -1, -1], [1, 1, 1, -1, 1]])
+    best = Jury(loss)._constant(wanted)
+    losses = [loss.value(best + np.float32(step), wanted).mean(axis=1) for step in (-0.1, 0, 0.1)]
+    assert (losses[1] < losses[0]).all()
+    assert (losses[1] < losses[2]).all()
 
 
 def test_the_jury_keeps_64_rows_and_nothing_else():
@@ -973,7 +1075,7 @@ def test_the_cost_of_a_reply_is_that_of_its_client_alone(tmp_path, monkeypatch):
     for _ in range(2):
         round_(server, clients)
     saved = []
-    monkeypatch.setattr(server._checkpoint, "save", lambda *parts: saved.append(parts))
+    monkeypatch.setattr(server._checkpoint, "save", lambda *parts, **_: saved.append(parts))
     (_, task) = server.tasks([1])[0]
     server.receive(task.task, *clients[1].work(task).pack())
     server.save()
@@ -995,6 +1097,10 @@ def test_the_cost_of_a_reply_is_that_of_its_client_alone(tmp_path, monkeypatch):
         ({"width-global": 3, "width-local": 2, "rounds": 0, "passes": 0}, "never stop"),
         ({"width-global": 3, "width-local": 2, "eta": 0.0}, "eta must be positive"),
         ({"width-global": 3, "width-local": 2, "rounds": -1}, "negative"),
+        ({"width-global": 3, "width-local": 2, "log-level": "LOUD"}, "DEBUG, INFO"),
+        ({"width-global": 3, "width-local": 2, "classes": '["a"]'}, "2 to 1000 different"),
+        ({"width-global": 3, "width-local": 2, "classes": "a,b"}, "JSON list"),
+        ({"width-global": 3, "width-local": 2, "classes": '["a", "b", "c"]'}, "logistic"),
     ],
 )
 def test_bad_settings(config, words):

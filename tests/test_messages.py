@@ -27,22 +27,30 @@ def on_arrival(residual, bits):
     return residual if bits == 32 else quantise(residual, bits, np.float32(-1), np.float32(1))
 
 
-def upload(rows=3, width=4, bits=32, sparse=False, seed=0):
+def upload(rows=3, width=4, bits=32, sparse=False, seed=0, outputs=1):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rows, width)).astype(np.float32)
     if sparse:
         x = csr_array(np.where(rng.random(x.shape) < 0.5, x, 0).astype(np.float32))
-    residual = on_arrival(rng.normal(size=rows).astype(np.float32), bits)
+    shape = rows if outputs == 1 else (rows, outputs)
+    residual = on_arrival(rng.normal(size=shape).astype(np.float32), bits)
     return Upload(5, 6, 7, x, residual, rng.normal(size=rows).astype(np.float32), bits)
 
 
-@given(st.integers(1, 20), st.integers(0, 9), bits, st.booleans(), st.integers(0, 999))
-def test_uploads_survive_the_wire(rows, width, bits, sparse, seed):
-    sent = upload(rows, width, bits, sparse, seed)
+@given(
+    st.integers(1, 20),
+    st.integers(0, 9),
+    bits,
+    st.booleans(),
+    st.integers(0, 999),
+    st.integers(1, 4),
+)
+def test_uploads_survive_the_wire(rows, width, bits, sparse, seed, outputs):
+    sent = upload(rows, width, bits, sparse, seed, outputs)
     data = sent.pack()
     features = sent.x_global.nnz if sparse else rows * width
-    assert len(data) == upload_bytes(rows, features, bits, sparse)
-    got = Upload.unpack(data, width)
+    assert len(data) == upload_bytes(rows, features, bits, sparse, outputs)
+    got = Upload.unpack(data, width, outputs=outputs)
     assert (got.client, got.round, got.version, got.bits) == (5, 6, 7, bits)
     np.testing.assert_array_equal(got.residual, sent.residual)
     np.testing.assert_array_equal(got.y, sent.y)

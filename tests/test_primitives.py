@@ -72,6 +72,27 @@ def test_predict_row(case):
 
 
 @given(cases)
+def test_predict_rows(case):
+    m, view, i, *_ = case.at
+    rows, blocks = np.int32(case.rng.integers([[ROWS], [BLOCKS]], size=(2, 5)))
+    for predict in (primitives.predict_rows, compiled(primitives.predict_rows)):
+        out = np.zeros(5, np.float32)
+        predict(case.models, m, view, i, rows, blocks, 1, 4, out)
+        one_by_one = [
+            primitives.predict_row(case.models, m, view, i, rows[c], blocks[c]) for c in (1, 2, 3)
+        ]
+        assert_same(out, [0, *one_by_one, 0])
+
+
+@given(cases)
+def test_zeros_keep_their_sign(case):
+    """So that a row of zeros gives the same bits whatever its width."""
+    case.view.values[:] = 0
+    (numpy, _), (numba, _) = case.both(primitives.predict_row, *case.at)
+    assert_same(numpy, numba)
+
+
+@given(cases)
 def test_a_prediction_is_the_inner_product(case):
     """In whatever order it is added."""
     x = np.zeros(case.width)

@@ -11,7 +11,7 @@ from fedres.report import bandit_page, comparison_table, flower_page, page, plot
 
 MEMBER = {"applied": 1, "rows": 2, "loss": 0.5, "repeated": 0, "held_back": 0, "refused": {},
           "bytes_up": 1_234_567, "bytes_down": 20, "ignored": False, "done": True}  # fmt: skip
-LINE = {"client": "ann", "seconds": 1.0, "loss": 0.5, "lag": 0.5, "rows": 2}
+LINE = {"client": "ann", "seconds": 1.0, "loss": 0.5, "accuracy": 0.5, "lag": 0.5, "rows": 2}
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +57,7 @@ DRAWINGS = {
     "verdict, rows": lambda results: verdict_page.rows_plot(results[2]),
     "verdict, clients": lambda results: verdict_page.clients_plot(results[2], "central"),
     "flower, loss": lambda _: flower_page.loss_plot([LINE], ["ann"]),
+    "flower, accuracy": lambda _: flower_page.accuracy_plot([LINE], ["ann"]),
     "flower, delay": lambda _: flower_page.delay_plot([LINE], ["ann"]),
     "flower, bytes": lambda _: flower_page.bytes_plot({"ann": MEMBER}),
     "flower, arrivals": lambda _: flower_page.arrivals_plot([LINE], ["ann"]),

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fedres.core import theory as theory
     from fedres.core.delays import Delay as Delay
     from fedres.core.delays import Uniform as Uniform
+    from fedres.core.losses import PairLoss as PairLoss
     from fedres.core.participation import Participation as Participation
     from fedres.core.steps import Adaptive as Adaptive
     from fedres.core.steps import Sgd as Sgd
@@ -38,6 +39,7 @@ _HOMES = {
     "FedResClassifier": "tables.classifier",
     "FedResRegressor": "tables.regressor",
     "Federation": "simulation.federation",
+    "PairLoss": "core.losses",
     "Participation": "core.participation",
     "Run": "simulation.run",
     "Sgd": "core.steps",

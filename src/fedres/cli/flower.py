@@ -27,6 +27,13 @@ def init(
     categorical: Annotated[
         str | None, typer.Option(help="Columns of numbers that are categories.")
     ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="What labels are: numbers or classes (default: texts are classes)."),
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option(help="All classes, as a,b,c; default: those of the sample.")
+    ] = None,
     allow_ids: Annotated[
         bool, typer.Option("--allow-ids", help="Take columns that look like ids, too.")
     ] = False,
@@ -39,15 +46,23 @@ def init(
 
     Example: fedres flower init myapp --like sample.csv --label ill --global age,sex
     """
-    from fedres.flower.app_folder import digits_settings, settings_like, views_of, write_app
+    from fedres.flower import app_folder
     from fedres.flower.app_settings import AppSettings
 
     if like is not None and label is None:
         raise ValueError("--like needs --label: name the column that is to be predicted")
+    classes = _names(labels)
+    if task not in (None, "numbers", "classes"):
+        raise ValueError(f"--task is numbers or classes, not {task!r}")
+    if classes is not None and (task == "numbers" or (widths is None and like is None)):
+        raise ValueError("--labels names the classes of --like or --widths, not numbers")
     if widths is not None:
-        settings = AppSettings(*_two_numbers(widths))
+        if task == "classes" and classes is None:
+            raise ValueError("--task classes needs --labels with --widths: name all classes")
+        known = {} if classes is None else app_folder.class_settings(classes)
+        settings = AppSettings(*_two_numbers(widths), **known)
     elif like is not None and label is not None:
-        settings = settings_like(
+        settings = app_folder.settings_like(
             like,
             label=label,
             client=client,
@@ -56,16 +71,23 @@ def init(
             global_=_names(global_),
             categorical=_names(categorical),
             allow_ids=allow_ids,
+            task=task,  # type: ignore[arg-type]
+            classes=classes,
         )
     else:
-        settings = digits_settings()
-    write_app(folder, settings)
+        settings = app_folder.digits_settings()
+    app_folder.write_app(folder, settings)
     print(
         f"{folder}: {settings.width_global} global and {settings.width_local} local features, "
         f"{settings.loss} loss. Next: {folder / 'README.md'}"
     )
+    if names := settings.class_names:
+        shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+        print(f"Labels are {len(names)} classes:         {shown}")
+    else:
+        print("Labels are numbers.")
     if settings.features:
-        seen = views_of(settings)
+        seen = app_folder.views_of(settings)
         print(f"The server sees, row by row: {', '.join(seen['global']) or 'no column'}; the label")
         print(f"Clients alone see:           {', '.join(seen['local']) or 'no column'}")
         print(f"Nobody uses:                 {', '.join(seen['neither']) or 'no column'}")
@@ -135,6 +157,22 @@ def status(
 
 
 @app.command()
+def model(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    out: Annotated[Path, typer.Argument(help="Folder for the model.")],
+) -> None:
+    """Write the newest global model of a run, also of one under way: for clients without rows yet.
+
+    Example: fedres flower model run shared && fedres predict shared new.csv
+    """
+    from fedres.flower.model_folder import write_newest
+    from fedres.tables.storage import refuse_foreign
+
+    refuse_foreign(out)
+    print(f"{out}: the global model after {write_newest(out, run)} uploads.")
+
+
+@app.command()
 def metrics(
     run: Annotated[Path, typer.Argument(help="The run's folder.")],
     port: Annotated[int, typer.Option(help="Of 127.0.0.1.")] = 9464,
@@ -181,6 +219,21 @@ def remove(
 
 
 @app.command()
+def reset(
+    folder: Annotated[Path, typer.Argument(help="The client's folder, STATE/NAME.")],
+) -> None:
+    """Let a client begin again, on its own machine: its state is damaged, or its table changed.
+
+    Example: fedres flower reset /var/lib/fedres/clinic-3
+    """
+    from fedres.flower.reset import reset as set_aside
+
+    old = set_aside(folder)
+    print("The client begins with an empty local model, and with its first row, which the server")
+    print("learns from once more. " + (f"Its old state: {old}" if old else "It had no state."))
+
+
+@app.command()
 def demo(
     rounds: Annotated[int, typer.Option(help="Stop after so many.")] = 8,
     report: Annotated[Path, typer.Option(help="Where to leave the report.")] = Path(
@@ -221,7 +274,7 @@ def demo(
 
 
 def _names(text: str | None) -> list[str] | None:
-    return None if text is None else text.split(",")
+    return None if text is None else [name for name in text.split(",") if name]
 
 
 def _two_numbers(text: str) -> tuple[int, int]:

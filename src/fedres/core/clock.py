@@ -55,7 +55,7 @@ def learn_late(play: Play, n: int) -> None:
 
 def play(source: Any, with_: Play, path: Any) -> None:
     """All rounds of a run; `path` keeps the global model after each, if it has room."""
-    times, active = with_.times, with_.times.active
+    times, active, known = with_.times, with_.times.active, with_.times.labelled
     for n in range(times.rounds + 1):
         deliver(with_.local, with_, n)
         if n == times.rounds:
@@ -65,7 +65,8 @@ def play(source: Any, with_: Play, path: Any) -> None:
             meet(source, with_, n, first, last)
             if times.at_once:
                 learn_now(with_, n, first, last)
-        learn_late(with_, n)
+        if known.first[n] < known.last[n]:
+            learn_late(with_, n)
         serve(with_.global_, with_, n)
         if path.shape[0] > 0:
             keep(with_.global_, (n + 1) % times.history, path, n + 1)

@@ -24,7 +24,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 
 from fedres.core import primitives
-from fedres.core.primitives import LANES, SHORTER
+from fedres.core.primitives import LANES, NOTHING, SHORTER
 from fedres.core.source import digest
 
 # No fast-math: sums keep their order, and NaN and infinity their meaning, because a diverging run
@@ -101,7 +101,8 @@ def _twin(function: Any, kinds: tuple[type, ...], allocates: bool) -> Any:
         return _PRIMITIVES[function]
     laid_out = not (allocates or hasattr(function, "apart"))
     if hasattr(function, "registry"):
-        function = next(function.registry[kind] for kind in kinds if kind in function.registry)
+        versions = function.registry
+        function = next((versions[kind] for kind in kinds if kind in versions), versions[object])
     bound = {"__name__": function.__module__}
     called = {step.argval for step in get_instructions(function) if step.opname == "LOAD_GLOBAL"}
     for name in called & set(function.__globals__):
@@ -135,11 +136,11 @@ class _Lanes:
         data = self.context.make_array(kind)(self.context, self.builder, array).data
         return self.builder.gep(data, [at])
 
-    def in_full(self, n: Any, body: Callable[[Any, int], None]) -> Any:
-        """Call `body` with the place and width of each full vector; where what is left begins."""
-        none, step = ir.Constant(self.long, 0), ir.Constant(self.long, LANES)
+    def in_full(self, first: Any, n: Any, body: Callable[[Any, int], None]) -> Any:
+        """Call `body` with place and width of each full vector; where what is left begins."""
+        step = ir.Constant(self.long, LANES)
         full = self.builder.and_(n, ir.Constant(self.long, -LANES))
-        with cgutils.for_range_slice(self.builder, none, full, step, inc=True) as (at, _):
+        with cgutils.for_range_slice(self.builder, first, full, step, inc=True) as (at, _):
             body(at, LANES)
         return full
 
@@ -188,9 +189,9 @@ class _Lanes:
         return self.builder.fadd(*halves)
 
     def variable(self, width: int) -> Any:
-        """Room for a vector, which is zero at first."""
-        kind = self.vector(width)
-        zero = ir.Constant(kind, [0.0] * width if width > 1 else 0.0)
+        """Room for a vector, in which there is nothing at first."""
+        kind, nothing = self.vector(width), float(NOTHING)
+        zero = ir.Constant(kind, [nothing] * width if width > 1 else nothing)
         return cgutils.alloca_once_value(self.builder, zero)
 
     def _places(self, places: Any) -> Any:
@@ -209,22 +210,20 @@ def _dot(_: Any, x: Any, a: Any, w: Any, b: Any, n: Any, more: Any) -> Any:  # n
         widths = (LANES, *SHORTER)
         sums = [lanes.variable(width) for width in widths]
 
+        def products(place: Any, width: int) -> Any:
+            return builder.fmul(lanes.load(left, place, width), lanes.load(right, place, width))
+
         def add(place: Any, width: int) -> None:
             total = sums[widths.index(width)]
-            products = builder.fmul(lanes.load(left, place, width), lanes.load(right, place, width))
-            begun = builder.icmp_signed("!=", place, ir.Constant(lanes.long, 0))
-            with builder.if_else(begun) as (later, first):
-                with later:
-                    builder.store(builder.fadd(builder.load(total), products), total)
-                with first:
-                    builder.store(products, total)
+            builder.store(builder.fadd(builder.load(total), products(place, width)), total)
 
         def halve(k: int) -> None:
             builder.store(lanes.halved(builder.load(sums[k])), sums[k + 1])
 
-        several = builder.icmp_signed(">=", n, ir.Constant(lanes.long, LANES))
-        with builder.if_then(several):
-            lanes.in_full(n, add)
+        none, one = ir.Constant(lanes.long, 0), ir.Constant(lanes.long, LANES)
+        with builder.if_then(builder.icmp_signed(">=", n, one)):
+            builder.store(products(none, LANES), sums[0])
+            lanes.in_full(one, n, add)
             halve(0)
         place = builder.and_(n, ir.Constant(lanes.long, -LANES))
         for k, width in enumerate(SHORTER, 1):
@@ -281,7 +280,7 @@ def _adapt_all(_, w, at, g, to, x, a, n, slope, weight, rate) -> Any:  # type: i
             for vector, start in zip(new, (weights, squares), strict=True):
                 builder.store(vector, lanes.at(start, place, width), align=4)
 
-        place = lanes.in_full(n, adapt)
+        place = lanes.in_full(ir.Constant(lanes.long, 0), n, adapt)
         for width in SHORTER:
             place = lanes.in_part(n, place, width, adapt)
         return context.get_dummy_value()
@@ -293,14 +292,26 @@ def _adapt_all(_, w, at, g, to, x, a, n, slope, weight, rate) -> Any:  # type: i
 @_instead_of(primitives.predict_row)
 def _predict_row(models, m, view, i, row, block):  # type: ignore[no-untyped-def]
     w, start, width = models.weights, models.start[U(m)], view.width[U(i)]
-    at = start + block * width
     constant = models.constant[U(m)] * w[U(start + models.size[U(m)] - 1)]
+    return _product(view, view.start[U(i)], width, row, w, start + block * width, constant)
+
+
+@_instead_of(primitives.predict_rows)
+def _predict_rows(models, m, view, i, row, block, first, last, out):  # type: ignore[no-untyped-def]
+    w, start, width, begin = models.weights, models.start[U(m)], view.width[U(i)], view.start[U(i)]
+    constant = models.constant[U(m)] * w[U(start + models.size[U(m)] - 1)]
+    for c in range(U(first), U(last)):
+        out[c] = _product(view, begin, width, row[c], w, start + block[c] * width, constant)
+
+
+@njit(forceinline=True, **INNER)  # type: ignore[untyped-decorator]
+def _product(view, begin, width, row, w, at, constant):  # type: ignore[no-untyped-def]
     if not view.sparse:
-        return _dot(view.values, view.start[U(i)] + row * width, w, at, width, constant)
+        return _dot(view.values, begin + row * width, w, at, width, constant)
     values, indices = view.values, view.indices
     e, last, v = U(view.indptr[U(row)]), U(view.indptr[U(row + 1)]), U(at)
     # Four lanes by hand: vectors would only gather.
-    a = b = c = d = np.float32(0)
+    a = b = c = d = NOTHING
     begun = False
     while e + U(4) <= last:
         p = values[e] * w[v + U(indices[e])]

@@ -52,7 +52,8 @@ class Upload:
         The global model that made the predictions.
     x_global, residual, y
         A row, a local prediction and a label a sample. The residual is what the server will
-        see: already rounded to `bits`.
+        see: already rounded to `bits`. Where models have several outputs (`one_against_all`), a
+        sample has a residual for each: (rows, outputs).
     bits
         Bits a residual: 1 to 8, 16, 32, or 0 where there is no local model.
     span
@@ -96,12 +97,22 @@ class Upload:
             if isinstance(x, np.ndarray)
             else [np.diff(x.indptr).astype("<u4"), x.indices.astype("<u4"), x.data.astype("<f4")]
         )
-        parts = [self.y.astype("<f4"), _encode(self.residual, self.bits, self.span), *features]
+        parts = [
+            self.y.astype("<f4"),
+            _encode(self.residual.ravel(), self.bits, self.span),
+            *features,
+        ]
         return head + b"".join(part.tobytes() for part in parts)
 
     @classmethod
-    def unpack(cls, data: bytes, width: int, span: tuple[float, float] = (-1.0, 1.0)) -> "Upload":
-        """Read a message whose global features have that width."""
+    def unpack(
+        cls,
+        data: bytes,
+        width: int,
+        span: tuple[float, float] = (-1.0, 1.0),
+        outputs: int = 1,
+    ) -> "Upload":
+        """Read a message with so many global features and so many residuals a row."""
         if len(data) < _UPLOAD.size:
             raise MessageError(f"an upload has at least {_UPLOAD.size} bytes, this one {len(data)}")
         schema, flags, rows, client, round_, version = _UPLOAD.unpack_from(data)
@@ -114,7 +125,10 @@ class Upload:
         reader = _Reader(data, _UPLOAD.size)
         ticket = Ticket(*map(int, reader.take("<u8", 3))) if flags & _HAS_TICKET else None
         y = reader.take("<f4", rows)
-        residual = _decode(reader.take("u1", residual_bytes(rows, bits)), rows, bits, span)
+        count = rows * outputs
+        residual = _decode(reader.take("u1", residual_bytes(count, bits)), count, bits, span)
+        if outputs > 1:
+            residual = residual.reshape(rows, outputs)
         x: Matrix
         if flags & _SPARSE:
             counts = reader.take("<u4", rows).astype(np.int64)
@@ -207,10 +221,12 @@ def residual_bytes(rows: Count, bits: Count) -> Any:
     return (rows * bits + 7) // 8
 
 
-def upload_bytes(rows: Count, features: Count, bits: Count, sparse: bool) -> Any:
+def upload_bytes(
+    rows: Count, features: Count, bits: Count, sparse: bool, outputs: Count = 1
+) -> Any:
     """Bytes of one upload, or of many; `features` counts all values, stored zeros included."""
     index = 4 * features + 4 * rows if sparse else 0
-    return _UPLOAD.size + 4 * rows + residual_bytes(rows, bits) + 4 * features + index
+    return _UPLOAD.size + 4 * rows + residual_bytes(rows * outputs, bits) + 4 * features + index
 
 
 def model_bytes(weights: int, used: int = 0) -> int:

@@ -118,7 +118,7 @@ def linear(x: Matrix, weights: F32, constant: bool) -> F32:
     bias = weights[width] if constant else np.float32(0)
     if isinstance(x, np.ndarray):
         products = np.asarray(x, np.float32) * weights[:width]
-        return np.asarray(fold(products, np.full(rows, bias)), np.float32)
+        return np.asarray(fold(products, bias), np.float32)
     model: Any = LinearModel(width, Rule(constant=constant), Rule().step, weights)
     flight = batch_of(np.zeros(rows, np.float32))
     evaluate(model.on(view_of(x)), 0, whole(flight), flight.own)

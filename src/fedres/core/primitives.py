@@ -21,6 +21,7 @@ from fedres.core.types import F32, F64, I32, I64, Matrix
 LANES, SPARSE_LANES = 16, 4
 SHORTER = (8, 4, 2, 1)  # what is left over makes at most one vector of each width
 ZERO = np.float32(0)
+NOTHING = np.float32(-0.0)  # to which everything adds exactly, even a zero with its sign
 
 # Running sums of squares begin at the smallest normal number, so that a feature that was always
 # zero divides zero by something.
@@ -61,30 +62,30 @@ class Models(NamedTuple):
 def fold(products: F32, more: Any) -> Any:
     """Sums along the last axis, in a fixed order, and `more` at the end.
 
-    Vectors of 16 lanes are added and folded; what is left over joins on the way. The first
-    vector begins the sum: adding it to zero would only keep others waiting.
+    Vectors of 16 lanes are added and folded; what is left over joins on the way.
     """
     terms = products.T
     count = len(terms)
     place = count // LANES * LANES
-    total: Any
+    total: Any = None
     if place == LANES:  # as below, without what a reduction costs by itself
         total = terms[:LANES]
-    else:
-        total = np.add.reduce(terms[:place].reshape(-1, LANES, *terms.shape[1:]))
+    elif place:
+        total = np.add.reduce(terms[:place].reshape(-1, LANES, *terms.shape[1:]), initial=NOTHING)
     for lanes in SHORTER:
-        total = total[:lanes] + total[lanes:]
+        if total is not None:
+            total = total[:lanes] + total[lanes:]
         if count & lanes:
             part = terms[place : place + lanes]
-            total = total + part if place else part
+            total = part if total is None else total + part
             place += lanes
-    return total[0] + more
+    return (np.full(terms.shape[1:], NOTHING) if total is None else total[0]) + more
 
 
 def fold_sparse(products: F32, more: np.float32) -> np.float32:
     """The same of a sparse row: in four lanes."""
     full = len(products) // SPARSE_LANES * SPARSE_LANES
-    total: Any = np.add.reduce(products[:full].reshape(-1, SPARSE_LANES), axis=0)
+    total: Any = np.add.reduce(products[:full].reshape(-1, SPARSE_LANES), initial=NOTHING)
     total[: len(products) - full] += products[full:]
     return np.float32(((total[0] + total[2]) + (total[1] + total[3])) + more)
 
@@ -96,8 +97,10 @@ def view_of(x: Matrix) -> View:
     """The rows of one matrix, dense or CSR, as those of one client."""
     start, width = np.array([[0], [x.shape[1]]], np.int64)
     if isinstance(x, np.ndarray):
-        values = np.require(x, np.float32, ["C", "W"]).reshape(-1)
-        return View(values, _NO_INDICES, _NO_INDPTR, start, width, False)
+        values = np.ascontiguousarray(x, np.float32)
+        if not values.flags.writeable:  # another type to the compiler
+            values = values.copy()
+        return View(values.reshape(-1), _NO_INDICES, _NO_INDPTR, start, width, False)
     indices, indptr = x.indices.astype(np.int32), x.indptr.astype(np.int64)
     return View(x.data, indices, indptr, start, width, True)
 
@@ -125,6 +128,22 @@ def predict_row(models: Models, m: int, view: View, i: int, row: int, block: int
     products = values * w[_at(start + block * view.width[i], places)]
     constant = models.constant[m] * w[start + models.size[m] - 1]
     return (fold_sparse if view.sparse else fold)(products, constant)
+
+
+def predict_rows(
+    models: Models,
+    m: int,
+    view: View,
+    i: int,
+    row: I32,
+    block: I32,
+    first: int,
+    last: int,
+    out: F32,
+) -> None:
+    """The same of row[first:last], in block[first:last]."""
+    for c in range(first, last):
+        out[c] = predict_row(models, m, view, i, row[c], block[c])
 
 
 def descend_row(
@@ -190,8 +209,8 @@ def _adapt(
     """
     w, g = _at(models.start[m], places), _at(models.squares_start[m], places)
     gradient = slope * x
-    models.squares[g] += gradient * (slope * (weight * x))
-    models.weights[w] -= (eta * weight) * gradient / np.sqrt(models.squares[g])
+    models.squares[g] = grown = models.squares[g] + gradient * (slope * (weight * x))
+    models.weights[w] -= (eta * weight) * gradient / np.sqrt(grown)
 
 
 def add_to_sums(sums: F32, constant: np.float32, view: View, i: int, row: int, slope: Any) -> None:

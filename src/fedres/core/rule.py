@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedres.core.losses import SQUARED, Loss
+from fedres.core.losses import SQUARED, Loss, PairLoss
 from fedres.core.sgd import ALIGNMENTS, Alignment, Terms
 from fedres.core.steps import Adaptive, Step
 from fedres.core.types import F32
@@ -33,7 +33,7 @@ class Rule:
     """
 
     step: Step = field(default_factory=Adaptive)
-    loss: Loss = SQUARED
+    loss: Loss | PairLoss = SQUARED
     alignment: Alignment = "arrival"
     batch: int = 1
     radius: float | None = None

@@ -31,7 +31,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from fedres.core.losses import slope
+from fedres.core.losses import joint_slope
 from fedres.core.primitives import (
     SMALLEST,
     Models,
@@ -41,7 +41,7 @@ from fedres.core.primitives import (
     add_to_sums,
     copy_model,
     descend_row,
-    predict_row,
+    predict_rows,
     project,
 )
 from fedres.core.quantising import quantise
@@ -60,7 +60,7 @@ U = np.uint64
 class Terms(NamedTuple):
     """The numbers that clients and server agree on."""
 
-    loss: int
+    loss: Any  # its number, or a `PairLoss`
     alignment: int
     adaptive: bool
     radius: np.float32
@@ -169,11 +169,6 @@ def message_of(play: Play, place: int, client: int) -> Message:
     return Message(client, flight, first, first + count(flight.samples, slot))
 
 
-def clip(prediction: Any, low: Any, high: Any) -> Any:
-    """Bring a prediction into the range of labels seen."""
-    return min(max(prediction, low), high)
-
-
 @singledispatch
 def evaluate(side: Any, m: int, message: Message, out: F32) -> None:
     """f(x; w_m) of the samples of a message, not clipped."""
@@ -182,9 +177,8 @@ def evaluate(side: Any, m: int, message: Message, out: F32) -> None:
 
 @evaluate.register
 def _(side: Linear, m: int, message: Message, out: F32) -> None:
-    row, block = message.flight.row, message.flight.block
-    for c in range(U(message.first), U(message.last)):
-        out[c] = predict_row(side.models, m, side.x, message.client, row[c], block[c])
+    i, flight, first, last = message
+    predict_rows(side.models, m, side.x, i, flight.row, flight.block, first, last, out)
 
 
 @singledispatch
@@ -224,12 +218,18 @@ def widen(models: Models, m: int, message: Message) -> tuple[Any, Any]:
 
 
 def take_slopes(
-    terms: Terms, reach: tuple[Any, Any], message: Message, mine: F32, theirs: F32, out: F32
+    terms: Terms,
+    local: bool,
+    reach: tuple[Any, Any],
+    message: Message,
+    mine: F32,
+    theirs: F32,
+    out: F32,
 ) -> None:
     """The slopes of the loss at the sum of both predictions, clipped to the labels seen."""
-    label, (low, high) = message.flight.label, reach
+    label = message.flight.label
     for c in range(U(message.first), U(message.last)):
-        out[c] = slope(terms.loss, clip(mine[c] + theirs[c], low, high), label[c])
+        out[c] = joint_slope(terms.loss, local, mine[c], theirs[c], reach, label[c])
 
 
 def descend(terms: Terms, side: Linear, m: int, message: Message, slopes: F32) -> None:
@@ -296,7 +296,7 @@ def _(local: Linear, terms: Terms, message: Message) -> None:
         return
     i, flight = message.client, message.flight
     reach = widen(local.models, i, message)
-    take_slopes(terms, reach, message, flight.own, flight.seen, flight.slope)
+    take_slopes(terms, True, reach, message, flight.own, flight.seen, flight.slope)
     if terms.alignment != _ALIGNED:
         step_local(terms, local, message)
 
@@ -341,7 +341,7 @@ def meet_again(terms: Terms, global_: Any, version: int, local: Any, message: Me
     evaluate(global_, version, message, flight.seen)
     evaluate(local, i, message, flight.own)
     reach = widen(local.models, i, message)
-    take_slopes(terms, reach, message, flight.own, flight.seen, flight.slope)
+    take_slopes(terms, True, reach, message, flight.own, flight.seen, flight.slope)
 
 
 @singledispatch
@@ -374,9 +374,9 @@ def apply(terms: Terms, global_: Linear, old: int, new: int, message: Message) -
     reach = widen(global_.models, new, message)  # first: the next message waits for what follows
     if terms.alignment >= _ARRIVAL:
         evaluate(global_, new if terms.adaptive else old, message, flight.fresh)
-        take_slopes(terms, reach, message, flight.fresh, flight.sent, slopes)
+        take_slopes(terms, False, reach, message, flight.fresh, flight.sent, slopes)
     else:
-        take_slopes(terms, reach, message, flight.seen, flight.sent, slopes)
+        take_slopes(terms, False, reach, message, flight.seen, flight.sent, slopes)
     descend(terms, global_, new, message, slopes)
     if terms.adaptive and terms.radius < np.inf:
         project(global_.models, new, terms.radius)

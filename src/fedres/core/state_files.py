@@ -38,8 +38,10 @@ def _checksum(text: str, arrays: Arrays) -> str:
     return str(found)
 
 
-def read(path: Path) -> tuple[dict[str, Any], Arrays]:
-    """The facts and arrays of a file."""
+def read(
+    path: Path, remedy: str = "remove it to begin with an empty local model"
+) -> tuple[dict[str, Any], Arrays]:
+    """The facts and arrays of a file; of a damaged one, an error says what else can be done."""
     try:
         with safe_open(path, "numpy") as file:
             arrays = {name: np.array(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
@@ -50,7 +52,7 @@ def read(path: Path) -> tuple[dict[str, Any], Arrays]:
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path} is damaged, or not a state that fedres wrote ({error}): put a backup in its "
-            "place, or remove it to begin with an empty local model"
+            f"place, or {remedy}"
         ) from None
 
 

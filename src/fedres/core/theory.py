@@ -335,20 +335,24 @@ def mixture_bound(
     experts: int,
     reach: float | None = None,
     *,
-    switching: float = 0.0,
+    switching: float | None = None,
     samples: int = 1,
     switches: int = 0,
 ) -> float:
     """By how much a client's losses may add up to more than those of its best expert.
 
-        log(K) / eta,   eta = 2 / R^2 for the squared loss, 1 for the logistic
+        log(2 K) / eta,   eta = 2 / R^2 for the squared loss, 1 for the logistic
 
-    whatever the labels are and however many. With fixed share, the best sequence of experts that
-    changes m times in n samples is followed to within
+    whatever the labels are and however many: half of all weight stays with its experts for ever.
+    Thanks to the other half, of which a share alpha moves after each label, 1 / (i + 1) after the
+    i-th or a constant one, the best sequence of experts that changes m times in n samples is
+    followed to within
 
-        (log K + m log(K / alpha) - (n - 1 - m) log(1 - alpha)) / eta
+        (log 2 + (m + 1) log(K n)) / eta                                        falling, and
+        (log(2 K) + m log(K / alpha) - (n - 1 - m) log(1 - alpha)) / eta        constant.
 
-    Unlike the paper's bounds this one has no hidden constant: no client exceeds it.
+    Where alpha is 0, both halves are the same, and 2 K is K. Unlike the paper's bounds these have
+    no hidden constant: no client exceeds them.
 
     Parameters
     ----------
@@ -357,20 +361,27 @@ def mixture_bound(
     reach
         R, the highest label less the lowest; None for the logistic loss.
     switching, samples, switches
-        alpha, n and m.
+        alpha, None for the falling one; n and m.
 
     Examples
     --------
-    >>> round(mixture_bound(3, reach=2), 3)  # labels -1 and 1: 2 log 3
-    2.197
+    >>> round(mixture_bound(3, reach=2), 3)  # labels -1 and 1: 2 log 6
+    3.584
+    >>> round(mixture_bound(3, reach=2, switches=1, samples=500), 1)
+    30.6
     """
     _check(experts=experts, samples=samples)
-    if not 0 <= switching < 1 or (switches and not switching):
+    if switching is not None and (not 0 <= switching < 1 or (switches and not switching)):
         raise ValueError(
             f"switching must be from 0 to less than 1, and more than 0 to follow "
             f"{switches} switches, not {switching}"
         )
-    lost = np.log(experts) - (samples - 1 - switches) * np.log1p(-switching)
-    if switches:
-        lost += switches * np.log(experts / switching)
+    halves = 1 if switching == 0 else 2
+    if not switches:
+        lost = np.log(halves * experts)
+    elif switching is None:
+        lost = np.log(halves) + (switches + 1) * np.log(experts * samples)
+    else:
+        lost = np.log(halves * experts) + switches * np.log(experts / switching)
+        lost -= (samples - 1 - switches) * np.log1p(-switching)
     return float(lost * (1.0 if reach is None else reach**2 / 2))

@@ -3,15 +3,17 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from fedres.flower.app_labels import labels as encode_labels
 from fedres.flower.app_settings import AppSettings
 from fedres.tables.encoder import Encoder
 from fedres.tables.read_table import read_table
 
 Names = list[str] | None
+FEW_NUMBERS = 30  # different labels at most that may as well be classes
 FEWEST_FOR_ID = 10  # rows that tell an id from a column whose values happen to differ
 
 
@@ -25,12 +27,16 @@ def settings_like(
     global_: Names = None,
     categorical: Names = None,
     allow_ids: bool = False,
+    task: Literal["numbers", "classes"] | None = None,
+    classes: Names = None,
 ) -> AppSettings:
     """Settings for tables that look like a sample: which columns, which labels.
 
     The sample is typical of all clients' tables, such as one made up for the purpose: its means,
     spreads and categories become part of the app, which all parties see. Which columns the server
-    may see (`global_`) must be said; columns that look like ids are refused unless allowed.
+    may see (`global_`) must be said; columns that look like ids are refused unless allowed. So must
+    be the `task` where labels are a few whole numbers; `classes` names them all, those included
+    that the sample lacks.
     """
     if global_ is None:
         raise ValueError(
@@ -46,7 +52,10 @@ def settings_like(
         _refuse_ids(table.frame, encoder)
     assert table.y is not None
     columns = {"label": label, "client_column": client or "", "time_column": time or ""}
-    return _settings(table.frame, encoder, _label_settings(table.y) | columns)
+    labels = _label_settings(table.y, task, classes)
+    settings = _settings(table.frame, encoder, labels | columns)
+    encode_labels(settings, table.y)
+    return settings
 
 
 def _refuse_ids(frame: Any, encoder: Encoder) -> None:
@@ -89,7 +98,7 @@ def digits_settings() -> AppSettings:
     frame = tables(3)[0].train.drop(columns="label")
     encoder = Encoder.fit(frame, local=LOCAL, global_=GLOBAL)
     more = {"label": "label", "data": "digits", "rows_per_message": 60, "passes": 0}
-    return _settings(frame, encoder, _label_settings(np.array([-1, 1])) | more)
+    return _settings(frame, encoder, class_settings(["-1", "1"]) | more)
 
 
 def _settings(frame: Any, encoder: Encoder, more: dict[str, Any]) -> AppSettings:
@@ -98,20 +107,26 @@ def _settings(frame: Any, encoder: Encoder, more: dict[str, Any]) -> AppSettings
     return AppSettings(*widths, features=json.dumps(described), **more)
 
 
-def _label_settings(y: Any) -> dict[str, Any]:
+def class_settings(names: list[str]) -> dict[str, Any]:
+    """Settings that follow from the names of all classes."""
+    return {"classes": json.dumps(names), "loss": "logistic"}
+
+
+def _label_settings(y: Any, task: Any, classes: Names) -> dict[str, Any]:
+    from fedres.tables.judging import task_of
+
+    if classes is not None and task != "numbers":
+        return class_settings(classes)
     found = np.unique(y)
-    if len(found) < 2:
-        raise ValueError(f"all labels of the sample are {found[0]!r}: give a typical sample")
-    if len(found) == 2:
-        negative, positive = (str(label) for label in found)
-        return {"negative": negative, "positive": positive, "loss": "logistic"}
-    try:
-        numbers = found.astype(np.float64)
-    except ValueError:
+    few = y.dtype.kind in "iuf" and 2 < len(found) <= FEW_NUMBERS and (found % 1 == 0).all()
+    if task is None and few:
         raise ValueError(
-            f"the label has {len(found)} classes, such as {found[0]!r}: a Flower app tells two "
-            "classes apart, or predicts numbers"
-        ) from None
+            f"the label is one of {len(found)} whole numbers, {found[0]:g} to {found[-1]:g}: say "
+            "whether these are classes or numbers, by --task"
+        )
+    if task_of(y, task) == "classes":
+        return class_settings([str(label) for label in found.tolist()])
+    numbers = found.astype(np.float64)
     mean, scale = float(np.mean(y.astype(np.float64))), float(np.std(y.astype(np.float64)))
     low, high = (float(end - mean) / scale for end in (numbers[0], numbers[-1]))
     # Clients may have labels beyond those of the sample, but not at any distance.

@@ -12,7 +12,9 @@ from fedres.core.rule import Rule
 from fedres.core.sgd import ALIGNMENTS
 from fedres.core.steps import Adaptive
 from fedres.flower.jury import JURIES
+from fedres.flower.log import check_level
 
+MOST_CLASSES = 1000
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
@@ -32,8 +34,9 @@ class AppSettings:
     # empty where samples come as numbers already.
     features: str = ""
     label: str = "y"  # column of a table that holds the label
-    negative: str = ""  # the two classes, -1 and 1 to the models; empty where labels are numbers
-    positive: str = ""
+    # JSON: the names of all classes; empty where labels are numbers. Two are -1 and 1 to one model,
+    # of more each has a model of its own, against all others.
+    classes: str = ""
     label_mean: float = 0.0  # a label y that is a number is (y - mean) / scale to the models
     label_scale: float = 1.0
     client_column: str = ""  # names the client, where one table holds many
@@ -68,6 +71,7 @@ class AppSettings:
     jury: str = "own-history"
     history: int = 1000  # old global models, for the alignments other than ``arrival``
     folder: str = "run"  # on the server: checkpoint, log, model and report
+    log_level: str = "INFO"  # what the logs leave out: see `fedres.flower.log`
     resume: bool = False  # whether to go on from the checkpoint in that folder
 
     def __post_init__(self) -> None:
@@ -77,6 +81,12 @@ class AppSettings:
             raise ValueError(
                 f"alignment must be one of {', '.join(ALIGNMENTS)}, not {self.alignment!r}"
             )
+        if self.classes and len(self.class_names) > 2 and self.loss != "logistic":
+            raise ValueError(
+                f"{len(self.class_names)} classes are told apart by the logistic loss, not by "
+                f"loss={self.loss!r}"
+            )
+        check_level(self.log_level)
         if self.jury not in JURIES:
             raise ValueError(f"jury must be one of {', '.join(JURIES)}, not {self.jury!r}")
         if not 1 <= self.rows_per_message <= MOST_ROWS:
@@ -141,6 +151,26 @@ class AppSettings:
             or (self.label_low - reach / 2, self.label_high + reach / 2),
         )
 
+    @cached_property
+    def class_names(self) -> tuple[str, ...]:
+        """All classes; none where labels are numbers."""
+        try:
+            names = json.loads(self.classes or "[]")
+        except ValueError:
+            names = None
+        fine = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        if not fine or (self.classes and not 2 <= len(set(names)) == len(names) <= MOST_CLASSES):
+            raise ValueError(
+                f"classes must be a JSON list of 2 to {MOST_CLASSES} different texts, not "
+                f"{self.classes!r}"
+            )
+        return tuple(names)
+
+    @property
+    def outputs(self) -> int:
+        """How many models there are side by side: one a class, where there are more than two."""
+        return len(self.class_names) if len(self.class_names) > 2 else 1
+
     @property
     def table(self) -> dict[str, Any]:
         """What `features` says of tables."""
@@ -156,7 +186,7 @@ class AppSettings:
     def largest_upload(self) -> int:
         """Bytes that no honest upload exceeds."""
         rows = self.rows_per_message
-        return int(upload_bytes(rows, rows * self.width_global, 32, sparse=True))
+        return int(upload_bytes(rows, rows * self.width_global, 32, True, self.outputs))
 
 
 def _dashed(name: str) -> str:

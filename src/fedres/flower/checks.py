@@ -4,6 +4,7 @@ import numpy as np
 
 from fedres.core.messages import MessageError, Upload
 from fedres.core.receipts import number_of
+from fedres.flower.app_labels import unfit
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.wire import Sent
 
@@ -16,7 +17,7 @@ class RefusedError(ValueError):
 
 def largest_loss(settings: AppSettings) -> float:
     """The loss of the worst prediction that clipping lets through, and a little for rounding."""
-    loss = settings.rule.loss
+    loss = settings.rule.loss.of_sum
     low, high = min(loss.clip[0], settings.label_low), max(loss.clip[1], settings.label_high)
     labels = np.array([settings.label_high, settings.label_low])
     return float(1.001 * loss.value(np.array([low, high]), labels).max())
@@ -28,24 +29,23 @@ def checked(sent: Sent, client: str, version: int, settings: AppSettings) -> Upl
     if len(sent.upload) > settings.largest_upload:
         raise RefusedError("too large")
     try:
-        upload = Upload.unpack(sent.upload, settings.width_global, rule.residual_span)
+        upload = Upload.unpack(
+            sent.upload, settings.width_global, rule.residual_span, settings.outputs
+        )
     except MessageError as error:
         raise RefusedError(error.reason) from None
     values = upload.x_global if isinstance(upload.x_global, np.ndarray) else upload.x_global.data
-    expected = rule.residual_bits if settings.width_local else 0
-    lowest, highest = settings.label_low, settings.label_high
     for wrong, reason in (
         (upload.client != number_of(client) or upload.round != sent.number, "wrong counter"),
         (upload.version > version, "model from the future"),
         (len(upload.y) > settings.rows_per_message, "too many rows"),
-        (upload.bits != expected, "other residual bits"),
-        (not lowest <= upload.y.min() <= upload.y.max() <= highest, "label"),
+        (upload.bits not in (0, rule.residual_bits), "other residual bits"),  # 0: no local model
+        (unfit(settings, upload.y).size > 0, "label"),
         (np.abs(values).max(initial=0) > settings.feature_limit, "feature too large"),
         (np.abs(upload.residual).max() > LARGEST_RESIDUAL, "residual"),
         (not 0 <= sent.loss <= largest_loss(settings), "loss"),
+        ((sent.accuracy is not None) != bool(settings.classes), "accuracy"),
     ):
         if wrong:
             raise RefusedError(reason)
-    if rule.loss.labels is not None and not np.isin(upload.y, rule.loss.labels).all():
-        raise RefusedError("label")
     return upload

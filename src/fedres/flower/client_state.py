@@ -17,12 +17,14 @@ import numpy as np
 from fedres.core import sgd
 from fedres.core.feature_limit import clipped
 from fedres.core.messages import MOST_ROWS, GlobalModel, Upload
-from fedres.core.models import LinearModel, batch_of
+from fedres.core.models import batch_of
+from fedres.core.one_against_all import OutputModels
 from fedres.core.primitives import view_of
 from fedres.core.receipts import number_of
 from fedres.core.types import F32, Matrix
+from fedres.flower.app_labels import accuracy, targets, unfit
 from fedres.flower.app_settings import AppSettings
-from fedres.flower.memory import Memory, Unconfirmed
+from fedres.flower.memory import Memory, Unconfirmed, begin_again
 from fedres.flower.row_by_row import learn_rows
 from fedres.flower.wire import Reply, Sent, Task
 
@@ -53,6 +55,11 @@ class ClientState:
         """Answer a task: learn from the next batch, keep it all, and say what to send."""
         if task.task in self.memory.answered:
             return self._reply(self.memory.answered[task.task])
+        if task.session == self.memory.misfit[0]:
+            raise ValueError(
+                f"the state in {self.folder} is of this run, and has {self.memory.misfit[1]}: go "
+                f"back to the local columns that it began with, or {begin_again(self.folder)}"
+            )
         model = self._unpacked(task.model)
         if task.session != self.memory.session:
             # Models of two trainings do not add up.
@@ -92,16 +99,30 @@ class ClientState:
         memory.done = len(y) == 0
         if memory.done:
             return []
-        flight, side = batch_of(y), local.on(view_of(x_local))
-        joint = learn_rows(self._terms, self._global_model(), x_global, side, flight)
+        wanted, own = targets(self.settings, y), view_of(x_local)
+        flights = [batch_of(each) for each in wanted]
+        joint = np.stack(
+            [
+                learn_rows(self._terms, there, x_global, here.on(own), flight)
+                for there, here, flight in zip(
+                    self._global_models().each, local.each, flights, strict=True
+                )
+            ]
+        )
         if rule.waits:
-            memory.waiting[memory.next] = memory.position, flight.slope
+            slopes = np.stack([flight.slope for flight in flights])
+            memory.waiting[memory.next] = memory.position, slopes
         bits, span = rule.residual_bits if local.width else 0, rule.residual_span
-        sent = flight.sent if bits else np.zeros_like(flight.sent)
+        sent = (
+            np.stack([flight.sent for flight in flights], axis=1)
+            if bits
+            else np.zeros_like(joint.T)
+        )
         number, client = memory.next, number_of(memory.client)
         upload = Upload(client, number, model.version, x_global, sent, y, bits, span)
-        loss = float(rule.loss.value(joint, y).mean())
-        memory.outbox[number] = Unconfirmed("", loss, upload.pack())
+        loss = float(rule.loss.of_sum.value(joint, wanted).mean())
+        right = accuracy(self.settings, joint, y)
+        memory.outbox[number] = Unconfirmed("", loss, upload.pack(), right)
         memory.losses += loss * len(y)
         if memory.trail_rows == memory.position:
             memory.trail = _trail(x_global, x_local, y, memory.trail)
@@ -123,26 +144,29 @@ class ClientState:
         if memory.source and trail != memory.trail:
             raise ValueError(
                 f"the first {memory.trail_rows} rows of the table, which were used before, are no "
-                "longer the same: add new rows at the end, or remove the state to begin again"
+                f"longer the same: add new rows at the end, or {begin_again(self.folder)}"
             )
         memory.source = key
 
     def _learn_waiting(self, position: int, slopes: F32) -> None:
         """The local steps on rows that the server has used by now."""
-        x_global, x_local, y = self.source.take(position, len(slopes))
-        flight = batch_of(y)
-        flight.slope[:] = slopes
-        global_ = self._global_model().on(view_of(clipped(x_global, self.settings.feature_limit)))
-        local = self.memory.local.on(view_of(x_local))
-        for c in range(len(y)):
-            message = sgd.Message(0, flight, c, c + 1)
-            sgd.learn_waiting(local, self._terms, global_, 0, message)
+        x_global, x_local, y = self.source.take(position, slopes.shape[1])
+        seen, own = view_of(clipped(x_global, self.settings.feature_limit)), view_of(x_local)
+        models = zip(self._global_models().each, self.memory.local.each, strict=True)
+        for k, (global_, local) in enumerate(models):
+            flight = batch_of(targets(self.settings, y)[k])
+            flight.slope[:] = slopes[k]
+            for c in range(len(y)):
+                message = sgd.Message(0, flight, c, c + 1)
+                sgd.learn_waiting(local.on(own), self._terms, global_.on(seen), 0, message)
 
-    def _global_model(self) -> LinearModel:
-        held, rule = self.memory.global_, self.settings.rule
-        model = LinearModel(self.settings.width_global, rule, rule.step, held.weights)
-        model.reach = held.low, held.high
-        return model
+    def _global_models(self) -> OutputModels:
+        held, settings = self.memory.global_, self.settings
+        rule = settings.rule
+        models = OutputModels(settings.outputs, settings.width_global, rule, rule.step)
+        models.weights[:] = held.weights
+        models.reach = held.low, held.high
+        return models
 
     @property
     def _terms(self) -> sgd.Terms:
@@ -163,14 +187,13 @@ class ClientState:
                 )
             if not np.isfinite(x if isinstance(x, np.ndarray) else x.data).all():
                 raise ValueError(f"a {name} feature is not finite: remove or fill in such rows")
-        low, high = settings.label_low, settings.label_high
-        if len(y) and not low <= y.min() <= y.max() <= high:
-            wrong = y[~((y >= low) & (y <= high))][0]
+        settings.rule.loss.check(targets(settings, y))
+        if (wrong := unfit(settings, y)).size:
+            low, high = settings.label_low, settings.label_high
             raise ValueError(
-                f"a label is {wrong:g}, and labels of this run are {low:g} to {high:g}: "
+                f"a label is {wrong[0]:g}, and labels of this run are {low:g} to {high:g}: "
                 "change label-low and label-high in the app"
             )
-        settings.rule.loss.check(y)
         x_global = clipped(x_global, settings.feature_limit)
         if not isinstance(x_global, np.ndarray):
             x_global.sum_duplicates()  # and in rising order, which the server insists on
@@ -179,7 +202,7 @@ class ClientState:
     def _reply(self, numbers: list[int]) -> Reply:
         outbox = self.memory.outbox
         kept = ((k, outbox[k]) for k in numbers if k in outbox)
-        sent = tuple(Sent(k, one.loss, one.upload) for k, one in kept)
+        sent = tuple(Sent(k, one.loss, one.upload, one.accuracy) for k, one in kept)
         first = min(outbox, default=self.memory.next)
         return Reply(self.memory.client, sent, self.memory.done, first)
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from fedres.core.losses import Loss
 from fedres.core.messages import Upload
-from fedres.core.models import LinearModel
+from fedres.core.one_against_all import OutputModels
 from fedres.core.types import F32, F64, Matrix
 
 JURIES = ("own-history", "off")
@@ -60,8 +60,19 @@ class Rows(NamedTuple):
     y: F32
 
 
+def _as_it_is(y: F32) -> F32:
+    return y[None]
+
+
 class Jury:
     """The newest rows of the clients heard last, and what uploads did to them.
+
+    Parameters
+    ----------
+    loss
+        Of one output and row; those of several outputs are averaged.
+    targets
+        From labels to what each output is to predict, (outputs, rows).
 
     Examples
     --------
@@ -69,7 +80,7 @@ class Jury:
     >>> from fedres.core.rule import Rule
     >>> from fedres.core.steps import Sgd
     >>> from fedres.flower.member import Member
-    >>> jury, model = Jury(SQUARED), LinearModel(1, Rule(Sgd(0.1)), Sgd(0.1))
+    >>> jury, model = Jury(SQUARED), OutputModels(1, 1, Rule(Sgd(0.1)), Sgd(0.1))
     >>> x, y = np.float32([[1.0]]), np.float32([1.0])
     >>> members = {name: Member() for name in "abcd"}
     >>> for client in "abc":
@@ -82,9 +93,9 @@ class Jury:
     array([0., 0.], dtype=float32)
     """
 
-    def __init__(self, loss: Loss, scale: float = 0.0) -> None:
-        self._loss = loss
-        self.scale = scale  # the largest median loss so far
+    def __init__(self, loss: Loss, targets: Callable[[F32], F32] = _as_it_is) -> None:
+        self._loss, self._targets = loss, targets
+        self.scale = 0.0  # the largest median loss so far
         self.heard: dict[str, Rows] = {}
 
     def hear(self, client: str, upload: Upload) -> None:
@@ -100,7 +111,7 @@ class Jury:
 
     def apply(
         self,
-        model: LinearModel,
+        model: OutputModels,
         client: str,
         records: Mapping[str, Record],
         upload: Upload,
@@ -140,21 +151,29 @@ class Jury:
         )
         return list(islice(others, MOST))
 
-    def _losses(self, model: LinearModel, judges: list[Rows]) -> F64:
+    def _losses(self, model: OutputModels, judges: list[Rows]) -> F64:
         """Mean loss of each judge."""
         x, residual, y = (_stacked(list(parts)) for parts in zip(*judges, strict=True))
-        losses = self._loss.value(model.clip(model.f(x) + residual), y).astype(np.float64)
+        joint = model.clip(model.f(x) + residual.reshape(len(y), -1).T)
+        losses = self._loss.value(joint, self._targets(y)).astype(np.float64).mean(axis=0)
         counts = np.array([len(rows.y) for rows in judges])
         means: F64 = np.add.reduceat(losses, np.cumsum(counts) - counts) / counts
         return means
 
-    def _pull(self, model: LinearModel, upload: Upload, judges: list[Rows]) -> float:
+    def _pull(self, model: OutputModels, upload: Upload, judges: list[Rows]) -> float:
         """The loss of an upload's rows, as a share of what a constant has on the judges' rows."""
-        y = np.concatenate([rows.y for rows in judges])
-        constants = (np.float32(0), y.mean())
-        ignorant = min(float(self._loss.value(c, y).mean()) for c in constants)
+        wanted = self._targets(np.concatenate([rows.y for rows in judges]))
+        ignorant = float(self._loss.value(self._constant(wanted), wanted).mean())
         own = self._losses(model, [Rows(upload.x_global, upload.residual, upload.y)])[0]
         return float(own / ignorant) if ignorant else 0.0
+
+    def _constant(self, wanted: F32) -> F32:
+        """The best constant prediction of each output: the mean label, or its log odds."""
+        mean = wanted.mean(axis=1, keepdims=True)
+        if self._loss.labels is None:
+            return np.asarray(mean, np.float32)
+        most = 1 - 1 / wanted.shape[1]  # no odds are infinite
+        return np.asarray(2 * np.arctanh(mean.clip(-most, most)), np.float32)
 
     def _harm(self, before: F64, after: F64) -> float:
         """The harm that at least half of the judges have, as a share of the median loss."""

@@ -95,16 +95,19 @@ def _facts(folder: Path) -> dict[str, Any] | None:
 
 def progress_table(facts: Mapping[str, Any]) -> Table:
     """Who is there, how late and how well."""
-    rows = []
-    for name, member in sorted(facts["members"].items()):
+    rows, members = [], facts["members"]
+    of_classes = any(member["accuracy"] is not None for member in members.values())
+    for name, member in sorted(members.items()):
         seen = f"{time.time() - member['last_seen']:.0f} s"
         seen = "ignored" if member["ignored"] else "done" if member["done"] else seen
         short = name if len(name) <= 16 else f"{name[:15]}…"
         row = [escape(short), str(member["applied"]), f"{member['loss']:.4f}"]
+        row += [f"{member['accuracy']:.0%}" if member["accuracy"] is not None else ""] * of_classes
         row += [f"{member['lag']:.1f}", seen]
         row += [f"{member['held_back'] / max(1, member['applied']):.0%}"]
         rows.append([*row, *(str(sum(member[what].values())) for what in ("refused", "faults"))])
-    columns = ("client", "used", "loss", "late", "seen", "held", "refused", "faults")
+    columns = ["client", "used", "loss", *["right"] * of_classes, "late", "seen", "held"]
+    columns += ["refused", "faults"]
     title = f"Round {facts['rounds']:.1f}, {facts['seconds']:.0f} s"
     if facts["reason"]:
         title += f", ended ({facts['reason']})"

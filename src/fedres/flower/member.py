@@ -14,6 +14,7 @@ class Member(Received):
     repeated: int = 0  # uploads that came again and changed nothing
     rows: int = 0  # used
     loss: float = 0.0  # mean progressive loss of its newest upload, as it says
+    accuracy: float | None = None  # likewise, the share of rows whose class was predicted
     lag: float = 0.0  # rounds from the model that its newest upload was made with to the one it met
     last_seen: float = 0.0
     bytes_up: int = 0

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from fedres.core.messages import GlobalModel
-from fedres.core.models import LinearModel
+from fedres.core.one_against_all import OutputModels
 from fedres.core.state_files import Arrays, read, write
 from fedres.core.types import F32
 from fedres.flower.app_settings import AppSettings
@@ -19,6 +19,11 @@ PLAIN = (
 )  # fmt: skip
 
 
+def begin_again(folder: Path) -> str:
+    """How to, in the words of an error."""
+    return f"begin with an empty local model: `fedres flower reset {folder}`"
+
+
 @dataclass
 class Unconfirmed:
     """An upload that the server has not yet confirmed, and the last task it was sent in."""
@@ -26,6 +31,7 @@ class Unconfirmed:
     task: str
     loss: float
     upload: bytes
+    accuracy: float | None = None
 
 
 @dataclass
@@ -34,7 +40,7 @@ class Memory:
 
     client: str
     session: str  # the training that it is of
-    local: LinearModel
+    local: OutputModels
     global_: GlobalModel  # the newest that it was sent
     started: int = 0  # when the server that sent it did
     next: int = 0  # the number of its next upload
@@ -48,17 +54,19 @@ class Memory:
     trail_rows: int = 0
     outbox: dict[int, Unconfirmed] = field(default_factory=dict)
     # Where clients wait for the server's own use of an upload before they learn from it: the
-    # position and the slopes of each.
+    # position and the slopes of each, (outputs, rows).
     waiting: dict[int, tuple[int, F32]] = field(default_factory=dict)
     # The uploads that each of the last tasks was answered with.
     answered: dict[str, list[int]] = field(default_factory=dict)
+    # Of a state that does not fit the settings, the training that it is of, and why.
+    misfit: tuple[str, str] = ("", "")
 
     @classmethod
     def blank(cls, client: str, session: str, settings: AppSettings) -> "Memory":
         """A client that has learned nothing."""
-        rule = settings.rule
-        empty = LinearModel(settings.width_global, rule, rule.step)
-        local = LinearModel(settings.width_local, rule, rule.step_of_clients)
+        rule, outputs = settings.rule, settings.outputs
+        empty = OutputModels(outputs, settings.width_global, rule, rule.step)
+        local = OutputModels(outputs, settings.width_local, rule, rule.step_of_clients)
         return cls(client, session, local, GlobalModel(0, empty.weights, *empty.reach))
 
     def save(self, folder: Path) -> None:
@@ -66,7 +74,7 @@ class Memory:
         local, model = self.local, self.global_
         facts = {
             **{name: getattr(self, name) for name in ("client", *PLAIN)},
-            "outbox": {k: [one.task, one.loss] for k, one in self.outbox.items()},
+            "outbox": {k: [one.task, one.loss, one.accuracy] for k, one in self.outbox.items()},
             "waiting": {k: position for k, (position, _) in self.waiting.items()},
             "local": list(local.reach),
             "global": [model.version, model.low, model.high],
@@ -85,15 +93,17 @@ class Memory:
         memory = cls.blank(client, "", settings)
         if not (folder / STATE).exists():
             return memory
-        facts, arrays = read(folder / STATE)
+        facts, arrays = read(folder / STATE, begin_again(folder))
         if facts["client"] != client:
             raise ValueError(
                 f"{folder} holds the state of client {facts['client']!r}, not of {client!r}: "
                 "give each client a state folder of its own"
             )
         widths = memory.local.weights.size, memory.global_.weights.size
-        if widths != (arrays["w_local"].size, arrays["w_global"].size):
-            return memory  # of an app with other features: its training is over in any case
+        if widths != (found := (arrays["w_local"].size, arrays["w_global"].size)):
+            # Of an app with other features: its training is over.
+            memory.misfit = facts["session"], f"{found[0]} local weights, not {widths[0]}"
+            return memory
         for name in PLAIN:
             setattr(memory, name, facts[name])
         local = memory.local
@@ -102,8 +112,8 @@ class Memory:
         version, low, high = facts["global"]
         memory.global_ = GlobalModel(version, arrays["w_global"], low, high)
         memory.outbox = {
-            int(k): Unconfirmed(task, loss, arrays[f"upload {k}"].tobytes())
-            for k, (task, loss) in facts["outbox"].items()
+            int(k): Unconfirmed(task, loss, arrays[f"upload {k}"].tobytes(), accuracy)
+            for k, (task, loss, accuracy) in facts["outbox"].items()
         }
         memory.waiting = {
             int(k): (position, arrays[f"slopes {k}"]) for k, position in facts["waiting"].items()

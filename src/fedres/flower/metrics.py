@@ -18,6 +18,7 @@ CLIENT = {
     "applied": "Uploads used",
     "rows": "Rows used",
     "loss": "Mean progressive loss of the newest upload, as the client says",
+    "accuracy": "Share of its rows whose class was predicted, as the client says",
     "lag": "Rounds that the newest upload was late",
     "last_seen": "When it was heard last, in seconds since 1970",
     "bytes_up": "Bytes of its uploads",
@@ -48,6 +49,8 @@ def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
     for name, words in CLIENT.items():
         yield from _head(f"client_{name}", words)
         for client, member in members:
+            if member[name] is None:  # there are no classes
+                continue
             yield f'fedres_client_{name}{{client="{_quoted(client)}"}} {float(member[name])!r}'
     for name, words in {"refused": "Uploads refused", "faults": "Faults of the client"}.items():
         yield from _head(f"client_{name}", words)

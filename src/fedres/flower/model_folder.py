@@ -6,25 +6,36 @@ from typing import Any
 
 import numpy as np
 
-from fedres.core.models import LinearModel
 from fedres.core.types import F32
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.memory import Memory
+from fedres.flower.run_folder import read_model
 
 
-def write_global(folder: Path, settings: AppSettings, model: LinearModel) -> None:
+def write_global(folder: Path, settings: AppSettings, w_global: F32) -> None:
     """What the server knows: the global model, and no client."""
-    _write(folder, settings, model.weights, [], np.empty((0, settings.width_local + 1)))
+    nobody = np.empty((0, settings.outputs), np.float32)
+    _write(folder, settings, w_global, [], nobody)
+
+
+def write_newest(folder: Path, run: Path) -> int:
+    """The global model of a run, be it under way; how many uploads it has learned from."""
+    config, version, weights = read_model(run)
+    settings = AppSettings.from_config(config)
+    if not settings.features:
+        raise ValueError(f"rows of the run in {run} come from a function: it has no columns")
+    write_global(folder, settings, weights)
+    return version
 
 
 def write_personal(folder: Path, settings: AppSettings, memory: Memory) -> None:
     """What a client knows: the newest global model it was sent, and its own."""
-    own = _with_constant(memory.local.weights, settings.width_local)[None]
-    _write(folder, settings, memory.global_.weights, [memory.client], own)
+    own = _by_output(memory.local.weights, settings.width_local, settings.outputs)
+    _write(folder, settings, memory.global_.weights, [memory.client], own.T)
 
 
 def _write(
-    folder: Path, settings: AppSettings, w_global: F32, clients: list[str], w_local: Any
+    folder: Path, settings: AppSettings, w_global: F32, clients: list[str], w_local: F32
 ) -> None:
     from fedres.tables.classifier import FedResClassifier
     from fedres.tables.client_ids import Clients
@@ -33,13 +44,13 @@ def _write(
     from fedres.tables.online_models import ModelShape, OnlineModels
     from fedres.tables.regressor import FedResRegressor
 
-    model: Any = (FedResClassifier if settings.positive else FedResRegressor)(
+    model: Any = (FedResClassifier if settings.classes else FedResRegressor)(
         client=settings.client_column or None
     )
     mean, scale = settings.label_mean, settings.label_scale
     model._labels = (
         ClassLabels(_classes(settings))
-        if settings.positive
+        if settings.classes
         else NumberLabels(
             mean, scale, mean + scale * settings.label_low, mean + scale * settings.label_high
         )
@@ -60,30 +71,32 @@ def _write(
     }
     model._clients = Clients(clients)
     width = settings.width_local + 1
-    shared = _with_constant(w_global, settings.width_global)[None]
+    shared = _by_output(w_global, settings.width_global, settings.outputs)
     model._models = OnlineModels.unpack(
         ModelShape(settings.width_global, settings.width_local, settings.loss, settings.eta),
         {"weights": shared, "squares": np.ones_like(shared)},
         {
             "start": width * np.arange(len(clients) + 1),
             "columns": np.tile(np.arange(width, dtype=np.int32), len(clients)),
-            "weights": w_local.reshape(-1, 1).astype(np.float32),
-            "squares": np.ones((w_local.size, 1), np.float32),
+            "weights": w_local,
+            "squares": np.ones_like(w_local),
         },
     )
     model.save(folder)
 
 
-def _with_constant(weights: F32, width: int) -> F32:
-    """A view of width zero has no constant here, and one of weight 0 there."""
-    return weights if width else np.zeros(1, np.float32)
+def _by_output(weights: F32, width: int, outputs: int) -> F32:
+    """A row of weights each; a view of width zero has no constant here, and one of 0 there."""
+    return weights.reshape(outputs, -1) if width else np.zeros((outputs, 1), np.float32)
 
 
 def _classes(settings: AppSettings) -> Any:
-    names = [settings.negative, settings.positive]
+    names = settings.class_names
     for kind in (int, float):
         try:
-            return np.array([kind(name) for name in names])
+            numbers = np.array([kind(name) for name in names])
         except ValueError:
             continue
+        if len(np.unique(numbers)) == len(names):  # not so 1 and 01
+            return numbers
     return np.array(names)

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from fedres.core.losses import clip
 from fedres.core.models import LinearModel, linear
-from fedres.core.sgd import Flight, Linear, Message, Terms, apply, clip, evaluate, learn, send
+from fedres.core.sgd import Flight, Linear, Message, Terms, apply, evaluate, learn, send
 from fedres.core.types import F32, Matrix
 
 

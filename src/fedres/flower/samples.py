@@ -6,18 +6,22 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from safetensors import safe_open
 
 from fedres.core.state_files import Arrays, read_facts, write
 from fedres.core.types import F32, Matrix
+from fedres.flower.app_labels import labels
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import RowSource
 
+if TYPE_CHECKING:
+    from fedres.tables.read_table import Table
+
 ROWS = "rows.safetensors"
-MEANING = ("features", "label", "negative", "positive", "client", "time")
+MEANING = ("features", "label", "classes", "client", "time")
 CSR = ("data", "indices", "indptr")
 LabelledRows = tuple[Matrix, Matrix, F32]
 
@@ -30,18 +34,14 @@ def open_source(
     It is the path of a table, a function as ``module:name``, or ``digits``. The client's rows of
     a table are kept in the folder as features, since every message has a new process.
     """
-    data = str(node.get("data") or settings.data)
-    if not data:
-        raise ValueError('this node has no data: name it in --node-config, as in data="/my.csv"')
+    data = _data(settings, node)
     if data == "digits":
         part, parts = int(node["partition-id"]), int(node["num-partitions"])
         facts = (part, parts, settings.features)
         return _kept(settings, folder, facts, lambda: _digits(settings, part, parts))
-    table = Path(data)
-    if ":" in data and not table.exists():
+    if ":" in data and not Path(data).exists():
         return FunctionSource(settings, _function(data))
-    if not table.exists():
-        raise ValueError(f"there is no table {table}: check data in --node-config")
+    table = table_of(settings, node)
     seen = table.stat()
     # Whatever changes features or labels; the rest of the settings does not.
     ours = settings.to_config()
@@ -50,16 +50,32 @@ def open_source(
     return _kept(settings, folder, facts, lambda: encoded(settings, table, client))
 
 
+def table_of(settings: AppSettings, node: Mapping[str, Any]) -> Path:
+    """The table of a node."""
+    table = Path(_data(settings, node))
+    if not table.exists():
+        raise ValueError(f"there is no table {table}: check data in --node-config")
+    return table
+
+
+def _data(settings: AppSettings, node: Mapping[str, Any]) -> str:
+    data = str(node.get("data") or settings.data)
+    if not data:
+        raise ValueError('this node has no data: name it in --node-config, as in data="/my.csv"')
+    return data
+
+
 @dataclass(frozen=True)
 class FunctionSource:
     """Samples that a function yields.
 
     The function is called with the position to begin at and yields (x_global, x_local, y) from
-    there on, rows as sequences of numbers; it may end, or not.
+    there on, rows as sequences of numbers, y as a number or one of the app's classes; it may end,
+    or not.
     """
 
     settings: AppSettings
-    function: Callable[[int], Iterable[tuple[Any, Any, float]]]
+    function: Callable[[int], Iterable[tuple[Any, Any, Any]]]
     key: str = ""
 
     def take(self, position: int, count: int) -> LabelledRows:
@@ -70,7 +86,7 @@ class FunctionSource:
             np.array([sample[side] for sample in samples], np.float32).reshape(len(samples), width)
             for side, width in enumerate(widths)
         )
-        return x_global, x_local, np.array([sample[2] for sample in samples], np.float32)
+        return x_global, x_local, labels(self.settings, [sample[2] for sample in samples])
 
 
 @dataclass(frozen=True)
@@ -86,7 +102,9 @@ class StoredSource:
         with safe_open(self.path, "numpy") as file:
             labels = file.get_slice("y")
             wanted = _places(position, count, labels.get_shape()[0], self.settings.passes)
-            first, last = (int(wanted.min()), int(wanted.max()) + 1) if len(wanted) else (0, 0)
+            if not len(wanted):
+                return no_rows(self.settings)
+            first, last = int(wanted.min()), int(wanted.max()) + 1
             inside = wanted - first
             widths = {"global": self.settings.width_global, "local": self.settings.width_local}
             x_global, x_local = (_part(file, *side, first, last)[inside] for side in widths.items())
@@ -132,17 +150,39 @@ def _kept(
     return StoredSource(settings, path, key)
 
 
+def no_rows(settings: AppSettings) -> LabelledRows:
+    """What there is where there is nothing."""
+    x_global, x_local = (
+        np.empty((0, width), np.float32) for width in (settings.width_global, settings.width_local)
+    )
+    return x_global, x_local, np.empty(0, np.float32)
+
+
 def encoded(settings: AppSettings, table: Path, client: str) -> LabelledRows:
-    """Features and labels of a client's rows in a table."""
+    """Features and labels of a client's rows in a table, which may come later."""
+    from fedres.tables.table_files import NoRowsError
+
+    try:
+        read = rows_of(settings, table, client)
+    except NoRowsError:
+        return no_rows(settings)
+    return features(settings, read.frame, read.y)
+
+
+def rows_of(
+    settings: AppSettings, table: Path, client: str, categorical: Iterable[str] = ()
+) -> "Table":
+    """A client's rows in a table; the app knows which columns are categories, but for these."""
     from fedres.tables.encoder import Encoder
     from fedres.tables.read_table import read_table
 
+    known = Encoder.from_dict(settings.table["encoder"]).categorical
     read = read_table(
         table,
         client=settings.client_column or None,
         label=settings.label,
         time=settings.time_column or None,
-        categorical=Encoder.from_dict(settings.table["encoder"]).categorical,
+        categorical=[*known, *(name for name in categorical if name not in known)],
         optional=("client",),
     )
     if read.client is not None:
@@ -153,7 +193,7 @@ def encoded(settings: AppSettings, table: Path, client: str) -> LabelledRows:
                 "client in --node-config"
             )
         read = read.take(own)
-    return features(settings, read.frame, read.y)
+    return read
 
 
 def features(settings: AppSettings, frame: Any, y: Any) -> LabelledRows:
@@ -164,46 +204,7 @@ def features(settings: AppSettings, frame: Any, y: Any) -> LabelledRows:
     return x_global, x_local, labels(settings, y)
 
 
-def labels(settings: AppSettings, y: Any) -> F32:
-    """Labels as the models see them.
-
-    Examples
-    --------
-    >>> labels(AppSettings(1, 1, negative="well", positive="ill"), np.array(["ill", "well"]))
-    array([ 1., -1.], dtype=float32)
-    >>> labels(AppSettings(1, 1, negative="0", positive="1"), np.array([0.0, 1.0]))
-    array([-1.,  1.], dtype=float32)
-    >>> labels(AppSettings(1, 1, label_mean=10.0, label_scale=2.0), np.array([11, 12]))
-    array([0.5, 1. ], dtype=float32)
-    """
-    if settings.positive:
-        same: Callable[[Any], Any] = _number_or_text
-        if same(settings.negative) == same(settings.positive):
-            same = str  # such as 1 and 01
-        classes = {same(settings.negative): -1, same(settings.positive): 1}
-        for label in y:
-            if same(label) not in classes:
-                raise ValueError(
-                    f"a label is {label!r}, and the classes are {settings.negative!r} and "
-                    f"{settings.positive!r}: remove such rows"
-                )
-        return np.array([classes[same(label)] for label in y], np.float32)
-    try:
-        numbers = np.asarray(y, np.float64)
-    except ValueError:
-        raise ValueError(f"labels must be numbers, and one is {y[0]!r}") from None
-    return ((numbers - settings.label_mean) / settings.label_scale).astype(np.float32)
-
-
-def _number_or_text(label: Any) -> float | str:
-    """A label by its meaning: one clinic writes 0, another 0.0."""
-    try:
-        return float(str(label))
-    except ValueError:
-        return str(label)
-
-
-def _function(name: str) -> Callable[[int], Iterable[tuple[Any, Any, float]]]:
+def _function(name: str) -> Callable[[int], Iterable[tuple[Any, Any, Any]]]:
     module, _, attribute = name.partition(":")
     try:
         function = getattr(importlib.import_module(module), attribute)

@@ -5,7 +5,6 @@ waited for. What a client is told to be safe is on disk first: a task confirms o
 the checkpoint holds.
 """
 
-import logging
 import time
 import uuid
 from collections import Counter, defaultdict, deque
@@ -16,20 +15,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedres.core.messages import GlobalModel, Upload
-from fedres.core.models import LinearModel, batch_of, linear
-from fedres.core.primitives import view_of
+from fedres.core.one_against_all import OutputModels
 from fedres.core.receipts import new_epoch
-from fedres.core.sgd import Linear, Many
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.checks import RefusedError, checked
-from fedres.flower.jury import Jury
+from fedres.flower.global_side import GlobalSide
+from fedres.flower.log import LOG
 from fedres.flower.member import Member
-from fedres.flower.row_by_row import apply_rows
 from fedres.flower.run_folder import Checkpoint, holds_run
 from fedres.flower.wire import Reply, Sent, Task
 
-LOG = logging.getLogger("flwr")
 IN_FLIGHT = 2  # messages a node: it has the next one at hand when it is done with one
 FIRST_REST, LONGEST_REST = 5.0, 300.0  # seconds without a task after a fault, and after many
 DONE_REST = 300.0  # seconds until a client that had no more rows is asked again
@@ -61,15 +56,10 @@ class ServerState:
     def __init__(
         self, settings: AppSettings, folder: Path, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        # Compiled code takes a moment to load, which a client need not wait for.
-        from fedres.core.compiled import compiled
-
-        self._learn = compiled(apply_rows, Linear, Many)
         self.settings, self.folder, self.clock = settings, folder, clock
-        self.global_ = LinearModel(settings.width_global, settings.rule, settings.rule.step)
+        self._side = GlobalSide(settings)
         self.session = uuid.uuid4().hex
         self._started = new_epoch()
-        self.version = 0
         self.rounds = self.before = 0.0
         self.members: dict[str, Member] = {}
         self.strangers: Counter[str] = Counter()
@@ -79,10 +69,6 @@ class ServerState:
         self._names: dict[int, str] = {}
         self._online: set[int] = set()
         self._bad_nodes: Counter[int] = Counter()
-        self._old = {0: self.global_.weights.copy()}
-        self._kept = -1  # the newest version that the checkpoint holds
-        self._jury = Jury(settings.rule.loss)
-        self._heard: set[str] = set()  # whose rows there are newer than in the checkpoint
         self._losses: deque[tuple[float, float]] = deque()
         self._sum = 0.0  # of these losses
         self._news: dict[int, dict[str, Any]] = {}
@@ -106,7 +92,18 @@ class ServerState:
         self._checkpoint = Checkpoint(folder)
         if settings.resume:
             self._load()
+        self._checkpoint.describe(settings.to_config())
         self._began = clock()
+
+    @property
+    def global_(self) -> OutputModels:
+        """The newest global model."""
+        return self._side.model
+
+    @property
+    def version(self) -> int:
+        """How many uploads it has learned from."""
+        return self._side.version
 
     @property
     def seconds(self) -> float:
@@ -123,7 +120,7 @@ class ServerState:
         under_way = defaultdict(list)
         for sent, flight in self.flights.items():
             under_way[flight.node].append(sent)
-        model = GlobalModel(self.version, self.global_.weights, *self.global_.reach).pack(0)
+        model = self._side.packed()
         new = []
         self._alive = 0
         for node in online:
@@ -245,42 +242,46 @@ class ServerState:
         self._done.discard(client)
         if not member.ignored:
             (self._done if member.done else self._working).add(client)
-        elif self._jury.heard.pop(client, None):
-            self._heard.add(client)
+        else:
+            self._side.forget(client)
 
     def _take(self, client: str, member: Member, sent: Sent) -> None:
         if member.has(sent.number):
             member.repeated += 1
             return
         if sent.number > member.confirmed + FARTHEST:
-            self._refuse(member, "counter too far ahead")
+            self._refuse(client, member, "counter too far ahead")
             return
         # A refused upload is noted too, or the client would send it for ever.
         member.note(sent.number)
         member.bytes_up += len(sent.upload)
         try:
-            upload = checked(sent, client, self.version, self.settings)
-            self._apply(client, member, upload)
+            met = self.version
+            upload = checked(sent, client, met, self.settings)
+            self._side.apply(client, self.members, upload)
         except RefusedError as error:
-            self._refuse(member, str(error))
+            self._refuse(client, member, str(error))
             return
         except Exception as error:
             # Whatever one client's message brings about, the others' run goes on.
             LOG.exception("fedres: upload %d of %s could not be used", sent.number, client)
-            self._refuse(member, f"error on the server: {type(error).__name__}")
+            self._refuse(client, member, f"error on the server: {type(error).__name__}")
             return
         member.strikes = max(0.0, member.strikes - FORGOTTEN)
         member.applied += 1
         member.rows += len(upload.y)
-        member.loss = sent.loss
+        member.loss, member.accuracy = sent.loss, sent.accuracy
         alive = max(1, self._alive)
-        member.lag = (self.version - upload.version) / alive
-        self.version += 1
-        self.rounds += 1 / alive
-        if self.settings.rule.looks_back:
-            self._old[self.version] = self.global_.weights.copy()
-            self._old.pop(self.version - self.settings.history - 1, None)
+        member.lag = (met - upload.version) / alive
+        before, self.rounds = self.rounds, self.rounds + 1 / alive
         self._watch(sent.loss)
+        LOG.debug(
+            "fedres: upload %d of %s: %d rows, loss %.4f, %.1f rounds late", sent.number, client,
+            len(upload.y), sent.loss, member.lag,
+        )  # fmt: skip
+        if int(self.rounds) > int(before):
+            mean = self._sum / len(self._losses)
+            LOG.info("fedres: round %d, mean loss %.4f", self.rounds, mean)
         self._news[self.version] = {
             "client": client,
             "number": sent.number,
@@ -288,38 +289,20 @@ class ServerState:
             "made": self.version,
             "rows": len(upload.y),
             "loss": sent.loss,
+            "accuracy": sent.accuracy,
             "lag": round(member.lag, 4),
             "bytes": len(sent.upload),
             "round": round(self.rounds, 4),
             "seconds": round(self.seconds, 3),
         }
 
-    def _apply(self, client: str, member: Member, upload: Upload) -> None:
-        """Step along the rows, one after the other; nothing changes if that is impossible."""
-        model, rule, flight = self.global_, self.settings.rule, batch_of(upload.y)
-        flight.sent[:] = upload.residual
-        if rule.looks_back:
-            if upload.version not in self._old:
-                raise RefusedError("model too old")
-            flight.seen[:] = linear(upload.x_global, self._old[upload.version], model.constant)
-        terms, side = rule.terms(np.ones(1, np.float32)), model.on(view_of(upload.x_global))
-        before = model.weights.copy(), model.squares.copy(), model.reach
-        judges = self._jury if self.settings.jury != "off" else Jury(rule.loss)
-        try:
-            share = judges.apply(
-                model, client, self.members, upload, lambda: self._learn(terms, side, flight)
-            )
-            judges.hear(client, upload)
-        except BaseException:
-            model.weights[:], model.squares[:], model.reach = before
-            raise
-        self._heard.add(client)
-        member.held_back += share < 1
-
-    def _refuse(self, member: Member, reason: str) -> None:
+    def _refuse(self, client: str, member: Member, reason: str) -> None:
         member.refused[reason] = member.refused.get(reason, 0) + 1
         member.strikes += 1
         member.ignored |= member.strikes >= self.settings.refusals
+        LOG.warning("fedres: an upload of %s is refused: %s", client, reason)
+        if member.ignored:
+            LOG.warning("fedres: %s is ignored from now on, see `fedres flower forgive`", client)
 
     def _watch(self, loss: float) -> None:
         """The mean loss over the last round, and when it was lowest."""
@@ -365,11 +348,8 @@ class ServerState:
             if order.what == "forgive":
                 member.strikes = 0.0
                 self._names.pop(member.node, None)  # type: ignore[arg-type]
+                self._resting.pop(member.node, None)  # type: ignore[arg-type]
                 member.node = None
-                for node in [
-                    node for node in self._resting if self._names.get(node) == order.client
-                ]:
-                    del self._resting[node]
             LOG.info("fedres: %s: %s", order.client, order.what)
             self._note_change(order.client, member)
 
@@ -384,41 +364,28 @@ class ServerState:
             return
         facts = {
             "reason": self.reason if self._finished else "",
-            **{name: getattr(self, name) for name in ("session", "version", "rounds", "seconds")},
-            "range": list(self.global_.reach),
+            **{name: getattr(self, name) for name in ("session", "rounds", "seconds")},
             "best": [self.best, self.best_round],
             "strangers": dict(self.strangers),
             "clients": len(self.members),
-            "jury_scale": self._jury.scale,
             "absent": self.absent() if self._finished else [],
         }
-        arrays = {"weights": self.global_.weights, "squares": self.global_.squares}
-        changed = {name: asdict(self.members[name]) for name in self._changed}
-        old, oldest = {}, 0
-        if self.settings.rule.looks_back:
-            old = {version: self._old[version] for version in self._old if version > self._kept}
-            oldest = min(self._old)
-        rows = {name: self._packed(name) for name in self._heard}
-        self._checkpoint.save(facts, arrays, changed, self._news, rows, old, oldest, self._obeyed)
-        self._news, self._changed, self._heard = {}, set(), set()
-        self._kept, self._dirty = self.version, False
-
-    def _packed(self, client: str) -> bytes:
-        """The rows that a client judges others by; none where it is no longer among the judges."""
-        rows = self._jury.heard.get(client)
-        return Upload(0, 0, 0, *rows).pack() if rows else b""
+        self._checkpoint.save(
+            {**facts, **self._side.facts()},
+            self._side.arrays(),
+            {name: asdict(self.members[name]) for name in self._changed},
+            self._news,
+            obeyed=self._obeyed,
+            **self._side.news(),
+        )
+        self._side.saved()
+        self._news, self._changed, self._dirty = {}, set(), False
 
     def _load(self) -> None:
         facts, arrays, old, rows = self._checkpoint.load()
-        if arrays["weights"].shape != self.global_.weights.shape:
-            raise ValueError(
-                f"the checkpoint in {self.folder} has {arrays['weights'].size} weights, and the "
-                f"settings say {self.global_.weights.size}: resume with the settings it began with"
-            )
-        self.global_.weights[:], self.global_.squares[:] = arrays["weights"], arrays["squares"]
-        self.global_.reach = tuple(facts["range"])
-        self.session, self.version, self.rounds, self.before = (
-            facts[name] for name in ("session", "version", "rounds", "seconds")
+        self._side.load(facts, arrays, old, rows)
+        self.session, self.rounds, self.before = (
+            facts[name] for name in ("session", "rounds", "seconds")
         )
         self.best, self.best_round = facts["best"]
         self.strangers = Counter(facts["strangers"])
@@ -428,7 +395,3 @@ class ServerState:
                 self._names[member.node] = name
             self._note_change(name, member)
         self._changed.clear()
-        self._old, self._kept = old or self._old, self.version
-        self._jury.scale = facts["jury_scale"]
-        for name, packed in rows.items():
-            self._jury.hear(name, Upload.unpack(packed, self.settings.width_global))

@@ -53,11 +53,12 @@ class Task:
 
 @dataclass(frozen=True)
 class Sent:
-    """One upload within a reply: its number, its progressive loss a row, and its bytes."""
+    """One upload within a reply, and how well its rows were predicted before they were learned."""
 
     number: int
-    loss: float
+    loss: float  # mean over the rows
     upload: bytes
+    accuracy: float | None = None  # the share whose class was predicted; None of numbers
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Reply:
 
     def pack(self) -> tuple[str, bytes]:
         """Head and body."""
-        sent = [[one.number, one.loss, len(one.upload)] for one in self.sent]
+        sent = [[one.number, one.loss, len(one.upload), one.accuracy] for one in self.sent]
         head = {"client": self.client, "sent": sent, "done": self.done, "first": self.first}
         head["error"] = self.error
         return json.dumps(head), b"".join(one.upload for one in self.sent)
@@ -101,10 +102,13 @@ class Reply:
             fine &= type(first) is int and 0 <= first < LARGEST_NUMBER
             fine &= isinstance(error, str) and (not error or error.isidentifier())
             sent, at = [], 0
-            for number, loss, size in values["sent"]:
+            for number, loss, size, right in values["sent"]:
                 if type(number) is not int or type(size) is not int or size < 1 or number < 0:
                     raise ValueError
-                sent.append(Sent(number, float(loss), body[at : at + size]))
+                if right is not None and not 0 <= float(right) <= 1:
+                    raise ValueError
+                share = None if right is None else float(right)
+                sent.append(Sent(number, float(loss), body[at : at + size], share))
                 at += size
             if not fine or at != len(body):
                 raise ValueError

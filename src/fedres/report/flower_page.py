@@ -26,6 +26,7 @@ def write_run(facts: Facts, lines: Sequence[Line], settings: Facts, path: Path) 
             "uploads": f"{member['applied']:,}",
             "rows": f"{member['rows']:,}",
             "loss": f"{member['loss']:.4f}",
+            "right": "" if member["accuracy"] is None else f"{member['accuracy']:.1%}",
             "late": f"{np.mean(_of(lines, name, 'lag') or 0):.1f}",
             "repeated": member["repeated"],
             "held_back": f"{member['held_back'] / max(1, member['applied']):.0%}",
@@ -44,8 +45,10 @@ def write_run(facts: Facts, lines: Sequence[Line], settings: Facts, path: Path) 
             *((f"fault of the client: {kind}", count) for kind, count in member["faults"].items()),
         ]
     ] + [("unknown", reason, count) for reason, count in facts["strangers"].items()]
+    of_classes = any(member["accuracy"] is not None for member in members.values())
     plots = [
         loss_plot(lines, list(members)),
+        *([accuracy_plot(lines, list(members))] if of_classes else []),
         delay_plot(lines, list(members)),
         bytes_plot(members),
         arrivals_plot(lines, list(members)),
@@ -59,6 +62,7 @@ def write_run(facts: Facts, lines: Sequence[Line], settings: Facts, path: Path) 
         up=decimal(sum(member["bytes_up"] for member in members.values())),
         down=decimal(sum(member["bytes_down"] for member in members.values())),
         clients=clients,
+        of_classes=of_classes,
         refused=refused,
         settings=settings,
     )
@@ -67,14 +71,29 @@ def write_run(facts: Facts, lines: Sequence[Line], settings: Facts, path: Path) 
 @styled
 def loss_plot(lines: Sequence[Line], clients: Sequence[str]) -> Figure:
     """Progressive loss of every upload over time."""
-    figure, axes = one_panel()
-    for name, colour in zip(clients, _colours(len(clients)), strict=True):
-        at, losses = _of(lines, name, "seconds"), _of(lines, name, "loss")
-        axes.plot(at, losses, "o-", ms=3, lw=0.8, color=colour, label=name)
-    _few_names(axes, clients)
-    axes.set(xlabel="seconds since the run began", ylabel="mean loss of an upload's rows")
+    figure, axes = _over_time(lines, clients, "loss")
+    axes.set(ylabel="mean loss of an upload's rows")
     axes.set(title="Progressive loss: each row before it was learned from")
     return figure
+
+
+@styled
+def accuracy_plot(lines: Sequence[Line], clients: Sequence[str]) -> Figure:
+    """Progressive accuracy of every upload over time."""
+    figure, axes = _over_time(lines, clients, "accuracy")
+    axes.set(ylabel="share of an upload's rows", ylim=(0, 1.02))
+    axes.set(title="Classes predicted: each row before it was learned from")
+    return figure
+
+
+def _over_time(lines: Sequence[Line], clients: Sequence[str], what: str) -> tuple[Figure, Axes]:
+    figure, axes = one_panel()
+    for name, colour in zip(clients, _colours(len(clients)), strict=True):
+        at, values = _of(lines, name, "seconds"), _of(lines, name, what)
+        axes.plot(at, values, "o-", ms=3, lw=0.8, color=colour, label=name)
+    _few_names(axes, clients)
+    axes.set(xlabel="seconds since the run began")
+    return figure, axes
 
 
 @styled

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedres.core.clock import meet
-from fedres.core.losses import value
+from fedres.core.losses import clip, joint_value
 from fedres.core.schedule import held
-from fedres.core.sgd import Flight, Play, U, bounds, clip, count, message_of, predict, set_count
+from fedres.core.sgd import Flight, Play, U, bounds, count, message_of, predict, set_count
 from fedres.core.types import F32, F64, I32, I64
 
 
@@ -89,11 +89,11 @@ def deal_all(row_start: I64, first: I64, shuffle: bool, seed: int, dealt: I64) -
         rows = row_start[i + 1] - row_start[i]
         for k in range(rows):
             order[k] = k
-        for c in range(first[i], first[i + 1]):
-            epoch, position = divmod(c - first[i], rows)
-            if position == 0 and shuffle:
+        for epoch, begun in enumerate(range(first[i], first[i + 1], rows)):
+            if shuffle:
                 shuffle_rows(order, 0, rows, seed, i, epoch)
-            dealt[c] = row_start[i] + order[position]
+            for c in range(begun, min(begun + rows, first[i + 1])):
+                dealt[c] = row_start[i] + order[c - begun]
 
 
 def deal(deck: Deck, i: int, most: int, flight: Flight, slot: int) -> None:
@@ -141,8 +141,9 @@ def _(deck: Deck, play: Play, n: int, first: int, last: int) -> None:
             c = U(message.first) + q
             if alone:
                 flight.sent[c] = flight.own[c]  # nothing, and not rounded to few bits
-            prediction = clip(flight.seen[c] + flight.own[c], low, high)
-            loss = value(terms.loss, prediction, flight.label[c])
+            shared, own = flight.seen[c], flight.own[c]
+            prediction = clip(shared + own, low, high)
+            loss = joint_value(terms.loss, prediction, shared, own, flight.label[c])
             deck.predictions[U(n * batch) + q, U(i)] = prediction
             deck.loss_by_client[U(i)] += loss
             total += terms.weight[U(i)] * loss

@@ -9,7 +9,7 @@ import numpy as np
 from fedres.core import clock
 from fedres.core.delays import Delay, as_delay
 from fedres.core.erm import ErmRule
-from fedres.core.losses import SQUARED, Loss, find_loss
+from fedres.core.losses import SQUARED, Loss, PairLoss, joint_loss
 from fedres.core.participation import Participation
 from fedres.core.sgd import Alignment, Many, One, Play, new_flight
 from fedres.core.steps import Step
@@ -39,7 +39,7 @@ def simulate(
     step: Step | None = None,
     local_step: Step | None = None,
     alignment: Alignment | None = None,
-    loss: str | Loss = "squared",
+    loss: str | Loss | PairLoss = "squared",
     batch: int = 1,
     radius: float | None = None,
     client_weight: ClientWeight | None = None,
@@ -85,7 +85,8 @@ def simulate(
         Of SGD: which pair of models gradients are taken at, ``arrival`` (if None), ``aligned``,
         ``asymmetric`` or ``late``.
     loss
-        ``squared`` or ``logistic`` (labels -1 and 1).
+        ``squared`` or ``logistic`` (labels -1 and 1); or a `PairLoss` of one's own, of the global
+        and the local prediction, for SGD alone and without the compiler.
     batch
         b: both sides step once in so many samples, on their mean gradient.
     radius
@@ -109,8 +110,9 @@ def simulate(
     solve_every
         Of the methods that minimise: rounds from one argmin to the next; 1 if None.
     switching
-        Of the mixture: the share of all weight that is dealt out evenly again after each label,
-        so that another expert can take over where the world changes; 0 if None.
+        Of the mixture: the share of the moving half of all weight that is dealt out evenly again
+        after each label, so that another expert can take over; 1 / (n + 1) after the n-th label
+        if None. 0 for Vovk's own algorithm; more than 0 where the world never ceases to change.
     keep_path
         Whether `Run.global_path` is kept.
     participation
@@ -134,14 +136,15 @@ def simulate(
         ridge=ridge, solve_every=solve_every, switching=switching,
     )  # fmt: skip
     settings = Settings(
-        method, options, rounds, passes, as_delay(delay), find_loss(loss), batch, radius,
+        method, options, rounds, passes, as_delay(delay), joint_loss(loss), batch, radius,
         client_weight, constant, shuffle, seed, initial_global, initial_local, keep_path,
         participation,
     )  # fmt: skip
     settings.check(federation)
     # scipy minimises other losses than the squared one, which cannot be compiled
     by_scipy = isinstance(options, ErmRule) and settings.loss != SQUARED
-    compile_ = _compiler() if compiled and not by_scipy else _as_it_stands
+    as_it_stands = by_scipy or isinstance(settings.loss, PairLoss)
+    compile_ = _compiler() if compiled and not as_it_stands else _as_it_stands
     if method == "mixture":
         experts = {of: _play(federation, settings.of_expert(of), compile_) for of in SGD_METHODS}
         return mix_runs(federation, settings, experts, compile_)

@@ -69,7 +69,9 @@ class ErmSides:
 
     def _problem(self, count: int, x: F64, z: F64) -> Sums | EverySample:
         if self.settings.loss != SQUARED:
-            return EverySample(self.settings.loss, self.rule.ridge, [[] for _ in range(count)])
+            return EverySample(
+                self.settings.loss.of_sum, self.rule.ridge, [[] for _ in range(count)]
+            )
         size, linked = x.shape[1], 0 if self.remembers else len(self.terms.weight)
         return Sums(
             np.tile(self.rule.ridge * np.eye(size), (count, 1, 1)),

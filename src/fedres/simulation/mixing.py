@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from fedres.core.losses import value
 from fedres.core.mixture import mix, mix_rows, new_mixture
+from fedres.core.sgd import U
+from fedres.core.types import F32, F64
 from fedres.simulation.federation import Federation
 from fedres.simulation.regret import rows_seen
 from fedres.simulation.run import Run
@@ -23,27 +26,27 @@ def mix_runs(
     """What clients who mix these experts would have predicted and lost."""
     assert isinstance(settings.options, MixtureOptions)
     began = perf_counter()
-    rows = rows_seen(federation, settings).T
-    seen = rows >= 0
-    labels = np.where(seen, federation.train.y[rows], np.float32(np.nan))
+    rows = rows_seen(federation, settings)
+    labels = np.where(rows >= 0, federation.train.y[rows], np.float32(np.nan))
+    labels = np.ascontiguousarray(labels.T)  # as predictions lie
     values = federation.label_values
     reach = float(values[0]), float(values[-1])
     clients, switching = len(federation.clients), settings.options.switching
-    mixture = new_mixture(settings.loss.number, reach, clients, len(experts), switching)
+    loss = settings.loss.of_sum.number
+    mixture = new_mixture(loss, reach, clients, len(experts), switching)
     predictions = np.full(labels.shape, np.nan, np.float32)
     said = np.stack([run.predictions.T.ravel() for run in experts.values()])
     compile_(mix, allocates=True)(mixture, said, labels.ravel(), predictions.ravel())
 
-    losses = np.where(seen, settings.loss.value(predictions, labels), 0).astype(float)
-    weight = settings.weights(federation).astype(float)
-    rounds = np.arange(0, len(labels), settings.batch)
-    lost = np.add.reduceat(losses @ weight, rounds)
-    mass = np.add.reduceat(seen @ weight, rounds)
+    lost, mass = np.zeros((2, settings.turns(federation)))
+    by_client, weight = np.zeros(clients), settings.weights(federation)
+    compile_(tally)(loss, predictions, labels, weight, settings.batch, lost, mass, by_client)
     tested = None
     if federation.test is not None:
         tested = np.empty(len(federation.test.y), np.float32)
         said = np.stack([run.test_predictions for run in experts.values()])  # type: ignore[misc]
-        compile_(mix_rows, allocates=True)(mixture, said, federation.test.row_start, tested)
+        who = np.repeat(np.arange(clients), federation.test.counts)
+        compile_(mix_rows, allocates=True)(mixture, who, said, tested)
     fedres, central = experts["fedres"], experts["central"]
     seconds = sum(run.seconds for run in experts.values()) + perf_counter() - began
     with np.errstate(invalid="ignore"):  # rounds in which all clients rest have no loss
@@ -53,10 +56,34 @@ def mix_runs(
             predictions=predictions.T,
             loss=float(lost.sum() / mass.sum()),
             loss_by_round=lost / mass,
-            loss_by_client=losses.sum(axis=0) / seen.sum(axis=0),
+            loss_by_client=by_client / settings.seen(federation),
             bytes_down=fedres.bytes_down + central.bytes_down,
             test_predictions=tested,
             seconds=seconds,
             experts=experts,
-            expert_weights=mixture.weight.T,
+            expert_weights=(mixture.staying + mixture.moving).T,
         )
+
+
+def tally(
+    loss: int,
+    predictions: F32,
+    labels: F32,
+    weight: F32,
+    batch: int,
+    loss_by_round: F64,
+    weight_by_round: F64,
+    loss_by_client: F64,
+) -> None:
+    """Add up losses, in rounds of `batch` samples by weight; samples without a label have none."""
+    samples, clients = labels.shape
+    for n in range(samples):
+        total = mass = np.float64(0)
+        for i in range(U(clients)):
+            if not np.isnan(labels[U(n), i]):
+                lost = value(loss, predictions[U(n), i], labels[U(n), i])
+                loss_by_client[i] += lost
+                total += weight[i] * lost
+                mass += weight[i]
+        loss_by_round[n // batch] += total
+        weight_by_round[n // batch] += mass

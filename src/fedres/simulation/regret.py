@@ -42,7 +42,7 @@ def regret_curve(
     times = np.bincount(rows[seen], minlength=len(federation.train.y))
     fit_loss = _losses_of_best(federation, settings, times)
     y = federation.train.y[rows].astype(float)
-    suffered = settings.loss.value(np.where(seen, predictions, 0).astype(float), y)
+    suffered = settings.loss.of_sum.value(np.where(seen, predictions, 0).astype(float), y)
     lost = np.where(seen, suffered - fit_loss[rows], 0.0)
     weight = settings.weights(federation).astype(float)
     rounds = np.arange(0, rows.shape[1], settings.batch)
@@ -110,12 +110,14 @@ def _losses_of_best(federation: Federation, settings: Settings, times: I64) -> F
         )
         for i, (first, last) in enumerate(pairwise(train.row_start))
     ]
-    fit = best_pair(clients, settings.loss, constant=settings.constant, radius=settings.radius)
+    fit = best_pair(
+        clients, settings.loss.of_sum, constant=settings.constant, radius=settings.radius
+    )
     predicted = [
         _linear(rows.x_global, fit.w_global) + _linear(rows.x_local, own)
         for rows, own in zip(clients, fit.w_local, strict=True)
     ]
-    losses = settings.loss.value(np.concatenate(predicted), train.y.astype(float))
+    losses = settings.loss.of_sum.value(np.concatenate(predicted), train.y.astype(float))
     return np.asarray(losses, np.float64)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedres.core.delays import Delay
 from fedres.core.erm import ErmRule, PlayRule
-from fedres.core.losses import Loss
+from fedres.core.losses import Loss, PairLoss
 from fedres.core.messages import check_bits
 from fedres.core.participation import Participation, Present
 from fedres.core.schedule import Plan, plan
@@ -48,11 +48,11 @@ class SgdOptions:
 class MixtureOptions(SgdOptions):
     """The options of the three that are mixed, and of the mixture itself."""
 
-    switching: float = 0.0
+    switching: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.switching < 1:
+        if self.switching is not None and not 0 <= self.switching < 1:
             raise ValueError(f"switching must be from 0 to less than 1, not {self.switching}")
 
 
@@ -101,7 +101,7 @@ class Settings:
     rounds: int | None
     passes: int
     delay: Delay
-    loss: Loss
+    loss: Loss | PairLoss
     batch: int
     radius: float | None
     client_weight: ClientWeight | None
@@ -240,7 +240,8 @@ class Settings:
         begun = self.initial_global is not None or self.initial_local is not None
         if self.method == "mixture" and begun:
             raise ValueError("mixture takes no initial models: the three it mixes begin at zero")
-        self.loss.check(federation.train.y)
+        loss = self.loss if self.method in SGD_METHODS else self.loss.of_sum
+        loss.check(federation.train.y)
         if (idle := np.flatnonzero(federation.train.counts == 0)).size:
             raise ValueError(f"client {federation.clients[idle[0]]!r} has no training rows")
 

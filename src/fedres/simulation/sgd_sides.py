@@ -45,6 +45,11 @@ class SgdSides:
         if not self.connected:
             self.times = self.times._replace(due_server=never(self.times.rounds))
             alignment = "arrival"
+        if not self.xl.width.any():  # no client has a model, and none has to learn
+            rounds = self.times.rounds
+            self.times = self.times._replace(
+                at_once=False, labelled=never(rounds), due_local=never(rounds + 1)
+            )
         rule = Rule(
             options.step,
             settings.loss,

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from fedres.core.feature_limit import clipped
-from fedres.core.types import F32, Matrix
+from fedres.core.types import F32, I64, Matrix
 from fedres.tables.cell_values import are_numbers
 from fedres.tables.column_notes import ColumnWarning, doubt
 from fedres.tables.columns import (
@@ -31,7 +31,7 @@ from fedres.tables.view_columns import ViewColumns
 LOCAL_FEATURES = 32
 TINY = float(np.finfo(np.float32).tiny)
 Names = Sequence[str] | str
-EstimatorMethod = Literal["fedres", "independent", "central"]
+EstimatorMethod = Literal["fedres", "independent", "central", "mixture"]
 
 
 class EncodedTable(NamedTuple):
@@ -202,6 +202,12 @@ class Encoder:
         if method == "independent":
             return replace(self, global_=(), local=tuple(sorted({*self.global_, *self.local})))
         return self
+
+    @property
+    def only_local(self) -> I64:
+        """The features of the local view, by number, that the global one lacks."""
+        shared = set(self.names_global)
+        return np.array([i for i, name in enumerate(self.names_local) if name not in shared], int)
 
     def transform(self, X: Any) -> tuple[Matrix, Matrix]:
         """Global and local features of rows: arrays, or CSR matrices where they are wide."""

@@ -26,6 +26,7 @@ from fedres.tables.empirical_bayes import Solution, models_of, train
 from fedres.tables.encoder import EncodedTable, Encoder, EstimatorMethod, Names
 from fedres.tables.input_rows import as_pandas
 from fedres.tables.labels import FARTHEST, Labels
+from fedres.tables.mixed_models import MixedModels
 from fedres.tables.online_models import ModelShape, OnlineModels, SparseRow
 from fedres.tables.origins import counted_from, nearer_to_zero, zeros_of
 from fedres.tables.posterior import Posterior
@@ -196,6 +197,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         import pandas as pd
 
         check_is_fitted(self)
+        if self.method == "mixture":
+            raise ValueError("contributions are of a sum of models, which a mixture is not")
         if self._labels.outputs > 1:
             raise ValueError(
                 f"contributions are of numbers or of two classes, not of {self._labels.outputs}"
@@ -281,6 +284,11 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _prepare(self, X: Any, y: Any, client: Any, sample_weight: Any = None) -> "Prepared":
         """Forget everything and learn encoder, labels and clients: all but the models."""
+        if self.method == "mixture":
+            raise ValueError(
+                "method='mixture' learns whom to trust from rows that come one by one: use "
+                "partial_fit or learn_one"
+            )
         table, y, client, offset, weight = self._begin(X, y, client, sample_weight)
         self._labels = self._learn_labels(y, None, offset, weight)
         targets, numbers = self._labels.targets(y), self._clients.learn(client, len(y))
@@ -322,6 +330,11 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         offset: F64,
     ) -> None:
         """Learn from rows one by one: from what ``bayes`` knows, or by gradients."""
+        if isinstance(self._models, MixedModels):
+            low, high = self._labels.limits
+            low, high = min(low, float(targets.min())), max(high, float(targets.max()))
+            self._models.between(low, high)
+            self._models.widen((high - low) * self._labels.units[0])
         if self._posterior is None:
             self._models.learn(self._models.rows(*views, client), targets)
         else:
@@ -351,6 +364,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         client: I64,
         offset: F64 | None = None,
     ) -> F32:
+        if isinstance(self._models, MixedModels):
+            self._models.between(*self._labels.limits)
         sums = self._models.predict(self._models.rows(*views, client, new=False))
         if self._shared:
             sums += self._shared_scores(views[0])
@@ -591,7 +606,12 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         best = or_default(self.eta, self.shrinkage, passes=1)
         self._keep(best, [])
         settings = self._settings(best.eta, best.shrinkage)
-        self._models = OnlineModels(settings, self._labels.outputs)
+        if self.method == "mixture":
+            encoder = self.encoder_
+            own = encoder.only_local if isinstance(encoder, Encoder) else None
+            self._models = MixedModels(settings, self._labels.outputs, own=own)
+        else:
+            self._models = OnlineModels(settings, self._labels.outputs)
 
     def _keep(self, best: Trial | None, trials: Sequence[Trial]) -> None:
         self.eta_ = None if best is None else best.eta

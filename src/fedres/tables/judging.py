@@ -179,10 +179,21 @@ def estimator_for(y: NDArray[Any], task: Task | None = None, **parameters: Any) 
     >>> type(estimator_for(np.array([1, 2, 3]))).__name__
     'FedResRegressor'
     """
-    import pandas as pd
-
     from fedres.tables.classifier import FedResClassifier
     from fedres.tables.regressor import FedResRegressor
+
+    return (FedResRegressor if task_of(y, task) == "numbers" else FedResClassifier)(**parameters)
+
+
+def task_of(y: NDArray[Any], task: Task | None = None) -> Task:
+    """The task that labels are for; a sentence, if they are for none or not for the one asked.
+
+    Examples
+    --------
+    >>> task_of(np.array([1, 2, 3])), task_of(np.array(["a", "b", "c"]))
+    ('numbers', 'classes')
+    """
+    import pandas as pd
 
     different = pd.unique(y)
     if len(different) == 1:
@@ -209,7 +220,7 @@ def estimator_for(y: NDArray[Any], task: Task | None = None, **parameters: Any) 
             f"labels such as {fractions.tolist()[0]} are no classes: write classes as texts or "
             "whole numbers, or let the task be numbers"
         )
-    return (FedResRegressor if task == "numbers" else FedResClassifier)(**parameters)
+    return task
 
 
 def _numbered(client: Any) -> I64:

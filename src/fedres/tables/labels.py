@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedres.core.one_against_all import targets_of
 from fedres.core.types import F32, F64
 
 FARTHEST = 1e8  # in units of the spread: far beyond, squares of gradients overflow
@@ -231,8 +232,7 @@ class ClassLabels:
                     "when training begins"
                 )
         numbers = np.array([number[class_] for class_ in uniques.tolist()])[codes]
-        wanted = np.arange(len(number))[len(number) - self.outputs :]
-        return np.where(numbers == wanted[:, None], np.float32(1), np.float32(-1))
+        return targets_of(numbers, np.arange(len(number))[len(number) - self.outputs :])
 
     def see(self, y: NDArray[Any]) -> None:
         """Known classes teach nothing new."""

@@ -35,7 +35,9 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         Columns of numbers that are categories; texts always are.
     method
         ``fedres``; or one half of it, to compare with: ``independent`` (local models on all
-        features) or ``central`` (the global model).
+        features) or ``central`` (the global model). Or ``mixture``, which learns by `partial_fit`
+        and `learn_one` alone: each client mixes these three, and never loses much to the best of
+        them (`fedres.core.mixture`); weights shown are FedRes's.
     loss
         ``squared``, or ``poisson`` for counts: then the models predict the logarithm of the mean.
     shared

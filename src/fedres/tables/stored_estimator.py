@@ -15,6 +15,7 @@ from fedres.tables.dict_encoder import DictEncoder
 from fedres.tables.encoder import Encoder
 from fedres.tables.estimator import FedResEstimator
 from fedres.tables.labels import ClassLabels, CountLabels, NumberLabels
+from fedres.tables.mixed_models import MixedModels
 from fedres.tables.online_models import ModelShape, OnlineModels
 from fedres.tables.posterior import Posterior
 from fedres.tables.regressor import FedResRegressor
@@ -52,6 +53,10 @@ def save(model: FedResEstimator, folder: str | PathLike[str]) -> None:
     if model._posterior is not None:
         packed = model._posterior.pack(len(model._clients))
         meta["posterior"], known_to_all, groups["posterior"] = packed
+        global_.update(known_to_all)
+    if isinstance(model._models, MixedModels):
+        packed = model._models.pack_beside(len(model._clients))
+        meta["mixture"], known_to_all, groups["mixture"] = packed
         global_.update(known_to_all)
     if isinstance(model.encoder_, Encoder) and model.encoder_.tastes is not None:
         global_["factors"] = model.encoder_.tastes.factors
@@ -108,7 +113,7 @@ def load_model(folder: str | PathLike[str], client: Any = None) -> FedResEstimat
         stored.verify()
         ids, local = unpack_ids(stored.group("clients")).tolist(), stored.group("local")
     else:
-        ids, local = [plain_id(client)], _one_client(stored, plain_id(client))
+        ids, local = [plain_id(client)], _one_client(stored, "local", plain_id(client))
     global_ = stored.group("global", finite=True)
     if isinstance(model.encoder_, Encoder) and "factors" in global_:
         tastes = Tastes(str(model.item), np.array(global_["factors"]))
@@ -119,6 +124,9 @@ def load_model(folder: str | PathLike[str], client: Any = None) -> FedResEstimat
         model._posterior = Posterior.unpack(
             meta["posterior"], global_, known, model._groups, model._models
         )
+    if "mixture" in meta:
+        own = stored.group("mixture") if client is None else _mixture_of(stored, ids[0])
+        model._models = MixedModels.unpack_beside(model._models, meta["mixture"], global_, own)
     if "shared" in meta:
         texts = stored.group("shared")
         model._shared = tuple(
@@ -140,15 +148,22 @@ def _as_given(shared: Sequence[SharedModel]) -> Any:
     return clone(one.fitted[0] if isinstance(one.fitted, list) else one.fitted)
 
 
-def _one_client(stored: Stored, client: int | str) -> dict[str, Any]:
+def _one_client(stored: Stored, group: str, client: int | str) -> dict[str, Any]:
     row = stored.find("clients", client)
     if row is None:
         raise ValueError(f"the model in {stored.folder} knows no client {client!r}")
-    first, last = stored.slice("local", "start", row, row + 2).tolist()
+    first, last = stored.slice(group, "start", row, row + 2).tolist()
     own = {
-        name: stored.slice("local", name, first, last) for name in ("columns", "weights", "squares")
+        name: stored.slice(group, name, first, last) for name in ("columns", "weights", "squares")
     }
     return {"start": np.array([0, last - first]), **own}
+
+
+def _mixture_of(stored: Stored, client: int | str) -> dict[str, Any]:
+    row = stored.find("clients", client)
+    assert row is not None
+    trust = {name: stored.slice("mixture", name, row, row + 1) for name in ("trust", "labels")}
+    return _one_client(stored, "mixture", client) | trust
 
 
 def _posterior_of(stored: Stored, client: int | str) -> dict[str, Any]:

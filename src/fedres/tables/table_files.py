@@ -27,6 +27,10 @@ STANDARD_INPUT = Path("-")
 Open = Callable[[], IO[bytes]]
 
 
+class NoRowsError(ValueError):
+    """A table that has columns and no rows."""
+
+
 def table_kind(path: Path) -> str:
     """The ending that says how to read a file, ``.svm`` for all that are no tables."""
     return ".csv" if path == STANDARD_INPUT else kind_of(path, KINDS)
@@ -64,14 +68,14 @@ def read_frame(path: Path, categorical: Collection[str] = ()) -> "pd.DataFrame":
     kind, open_, path = table_kind(path), _opener(path), shown(path)
     try:
         if kind in SEPARATORS:
-            frame = _read_text(path, open_, SEPARATORS[kind], categorical)
+            frame = _read_text(path, open_, _separator(kind, open_), categorical)
         else:
             with open_() as stream:
                 frame = _read_lines(stream) if kind in LINES else pd.read_parquet(stream)
     except DAMAGE as error:
         raise damaged(path, error) from None
     if len(frame) == 0:
-        raise damaged(path, "it holds no rows")
+        raise NoRowsError(str(damaged(path, "it holds no rows")))
     # The first line of a CSV file holds the names of columns.
     first, word = 1 + (kind in SEPARATORS), "row" if kind == ".parquet" else "line"
     frame.index = pd.RangeIndex(first, first + len(frame), name=word)
@@ -99,7 +103,13 @@ def _read_text(
 
     def read(encoding: str) -> "pd.DataFrame":
         with open_() as stream:
-            return pd.read_csv(stream, sep=separator, engine="pyarrow", encoding=encoding)
+            frame = pd.read_csv(stream, sep=separator, engine="pyarrow", encoding=encoding)
+        if separator == ";" and any(map(_has_decimal_commas, map(frame.get, frame))):
+            with open_() as stream:
+                frame = pd.read_csv(
+                    stream, sep=";", decimal=",", engine="pyarrow", encoding=encoding
+                )
+        return frame
 
     encoding = "utf-8"
     try:
@@ -118,6 +128,21 @@ def _read_text(
     refuse_numbers_as_names(frame)
     _keep_zeros(path, frame, open_, separator, encoding, categorical)
     return frame
+
+
+def _separator(kind: str, open_: Open) -> str:
+    """What stands between columns: where commas are decimal, CSV files have semicolons."""
+    with open_() as stream:
+        names = stream.readline()
+    return ";" if kind == ".csv" and b";" in names and b"," not in names else SEPARATORS[kind]
+
+
+def _has_decimal_commas(column: Any) -> bool:
+    """Whether all values are numbers such as 3,5."""
+    if column.dtype.kind in "biufM":
+        return False
+    texts = column.dropna().astype(str)
+    return len(texts) > 0 and bool(texts.str.fullmatch(r"[+-]?\d+,\d+|[+-]?\d+").all())
 
 
 def _holds_bytes(column: "pd.Series[Any]") -> bool:
