@@ -96,6 +96,17 @@ class Number:
         filled[indices == 0] = z
         return Features(counts, indices, filled)
 
+    @property
+    def zero(self) -> float:
+        """What the value 0 becomes."""
+        return -self.mean * self.scale
+
+    def from_zero(self, features: Features) -> Features:
+        """The same features, counted from the value 0 and not from the mean."""
+        return features._replace(
+            values=features.values - np.where(features.indices == 0, np.float32(self.zero), 0)
+        )
+
     def features_of(self, value: Any) -> tuple[list[int], list[float]]:
         """The features of one value: which, and their values."""
         x = as_float(self.name, value)

@@ -63,6 +63,8 @@ class Encoder:
         Which of the columns are in each view, by number.
     limit_global
         Global features are clipped to this size; None to leave them as they are.
+    from_zero
+        Which of the local columns of numbers local models count from 0, and not from the mean.
     item
         Which of the columns names the items that clients have tastes for; None if there are none.
     tastes
@@ -89,6 +91,7 @@ class Encoder:
     local: tuple[int, ...]
     limit_global: float | None = None
     item: int | None = None
+    from_zero: tuple[int, ...] = ()
     tastes: Tastes | None = field(default=None, compare=False)
 
     @classmethod
@@ -239,7 +242,12 @@ class Encoder:
         if (x := table.csr) is not None:
             return self._limited(x[:, list(self.global_)]), x[:, list(self.local)]
         rows, features, _ = table
-        own = [features[i] for i in self.local]
+        own = [
+            column.from_zero(features[i])
+            if i in self.from_zero and isinstance(column := self.columns[i], Number)
+            else features[i]
+            for i in self.local
+        ]
         return (
             self._limited(self._global.matrix([features[i] for i in self.global_], rows)),
             self._local.matrix([*own, self.tastes.of(features[self.item])], rows)
@@ -252,13 +260,22 @@ class Encoder:
         features = {
             i: self.columns[i].features_of(row.get(self.columns[i].name)) for i in self._used
         }
-        own = [features[i] for i in self.local]
+        own = [self._own_of_one(i, features[i]) for i in self.local]
         if self.tastes is not None and self.item is not None:
             own.append(self.tastes.of_one(features[self.item]))
         return (
             self._limited(self._global.row([features[i] for i in self.global_])),
             self._local.row(own),
         )
+
+    def _own_of_one(
+        self, i: int, features: tuple[list[int], list[float]]
+    ) -> tuple[list[int], list[float]]:
+        column = self.columns[i]
+        if i not in self.from_zero or not isinstance(column, Number):
+            return features
+        (first, *rest), indices = features[1], features[0]
+        return indices, [first - column.zero, *rest]
 
     def _limited(self, x: Matrix) -> Matrix:
         return x if self.limit_global is None else clipped(x, self.limit_global)
@@ -283,6 +300,7 @@ class Encoder:
         """The encoder as plain JSON."""
         limit = {} if self.limit_global is None else {"limit_global": self.limit_global}
         item = {} if self.item is None else {"item": self.item}
+        from_zero = {"from_zero": list(self.from_zero)} if self.from_zero else {}
         return {
             "source": self.source,
             "columns": [describe(column) for column in self.columns],
@@ -290,6 +308,7 @@ class Encoder:
             "local": list(self.local),
             **limit,
             **item,
+            **from_zero,
         }
 
     @classmethod
@@ -299,8 +318,8 @@ class Encoder:
             columns = tuple(map(recall, stored["columns"]))
             in_global, in_local = (tuple(map(int, stored[side])) for side in ("global", "local"))
             limit = stored.get("limit_global")
-            item = stored.get("item")
-            encoder = cls(stored["source"], columns, in_global, in_local, limit, item)
+            item, from_zero = stored.get("item"), tuple(map(int, stored.get("from_zero", ())))
+            encoder = cls(stored["source"], columns, in_global, in_local, limit, item, from_zero)
             known = stored["source"] in get_args(InputKind) and encoder.to_dict() == stored
             known &= limit is None or limit > 0
             if not known or not encoder._used <= set(range(len(columns))):

@@ -16,18 +16,19 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from fedres.core.losses import LOSSES
 from fedres.core.types import F32, F64, I64, Matrix
 from fedres.simulation.settings import choose
-from fedres.tables.arrow import TooWideError
+from fedres.tables.arrow import Arrow, TooWideError
 from fedres.tables.cell_values import as_floats, place_of, unfit
 from fedres.tables.client_ids import Clients
 from fedres.tables.columns import Tastes
 from fedres.tables.contributions import linear_parts
 from fedres.tables.dict_encoder import DictEncoder
-from fedres.tables.empirical_bayes import models_of, train
+from fedres.tables.empirical_bayes import Solution, models_of, train
 from fedres.tables.encoder import EncodedTable, Encoder, EstimatorMethod, Names
 from fedres.tables.input_rows import as_pandas
 from fedres.tables.labels import FARTHEST, Labels
 from fedres.tables.mixed_models import MixedModels
 from fedres.tables.online_models import ModelShape, OnlineModels, SparseRow
+from fedres.tables.origins import counted_from, nearer_to_zero, zeros_of
 from fedres.tables.posterior import Posterior
 from fedres.tables.read_table import Table
 from fedres.tables.sgd_tuning import DEFAULT, Encoded, Trial, or_default, tune_and_train
@@ -524,7 +525,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             else:
                 arrow, found, shared, losses = train_foreign(*rows, self.shared)
         if arrow is None:
-            arrow, found = train(settings, data, self._groups, rng)
+            arrow, found = self._train_linear(settings, data, rng)
         else:
             self._shared = tuple(shared)
             self.shared_ = "trees" if isinstance(self.shared, str) else type(self.shared).__name__
@@ -532,6 +533,27 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self._posterior = Posterior.of(arrow, found)
         self._keep(None, [])
         self.validation_ = [{"shared": name, "loss": loss} for name, loss in losses.items()]
+
+    def _train_linear(
+        self, settings: ModelShape, data: Encoded, rng: Any
+    ) -> tuple[Arrow, list[Solution]]:
+        """Fit both models, and once more where some slopes of clients had better begin at zero."""
+        state, encoder, groups = rng.get_state(), self.encoder_, self._groups
+        assert isinstance(encoder, Encoder)
+        arrow, found = train(settings, data, groups, rng)
+        zeros = zeros_of(encoder.local_columns)
+        if self.method == "central" or len(found) > 1 or np.isnan(zeros).all():
+            return arrow, found
+        features = nearer_to_zero(arrow, found[0], zeros)
+        if not len(features):
+            return arrow, found
+        origin = np.zeros(len(zeros))
+        origin[features] = zeros[features]
+        column = np.repeat(encoder.local, [one.width for one in encoder.local_columns])
+        self.encoder_ = replace(encoder, from_zero=tuple(column[features].tolist()))
+        rng.set_state(state)
+        data = data._replace(x_local=counted_from(data.x_local, origin))
+        return train(settings, data, groups, rng)
 
     def _train_tastes(self, settings: ModelShape, data: Encoded, items: Items, rng: Any) -> None:
         encoder = self.encoder_

@@ -95,7 +95,8 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
     clients_
         All clients known. Others are predicted by the global model alone.
     encoder_
-        What turns columns into features.
+        What turns columns into features: numbers are standardised. Where it fits better, local
+        models count a column from 0 and not from its mean (`from_zero`), and so do `effects_`.
 
     Examples
     --------
