@@ -19,7 +19,7 @@ from fedres.bandits import (
     Softmax,
     SquareCB,
 )
-from fedres.bandits.client import STEP
+from fedres.bandits.learners import STEP
 from fedres.core.messages import GlobalModel, Upload
 from fedres.core.parties import Client, Server
 from fedres.core.rule import Rule

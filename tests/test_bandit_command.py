@@ -11,12 +11,12 @@ import typer
 from typer.testing import CliRunner
 
 from fedres.bandits.by_name import LOGGER, POLICIES, choose_policies, environments
-from fedres.bandits.estimates import ReplayLearner
 from fedres.bandits.logs import read_events
 from fedres.bandits.policies import EpsilonGreedy
 from fedres.bandits.run_log import events_of
 from fedres.bandits.simulator import simulate_bandit
 from fedres.bandits.study import Outcome, Steps, Study, study
+from fedres.bandits.targets import ReplayLearner
 from fedres.cli.bandit import bandit
 from fedres.simulation.settings import SGD_METHODS
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,14 @@ from fedres.bandits import (
     BanditServer,
     EpsilonGreedy,
     Greedy,
+    LinUCB,
     RewardError,
+    Ridge,
     Softmax,
     SquareCB,
+    Thompson,
 )
-from fedres.bandits.client import STEP
+from fedres.bandits.learners import STEP
 from fedres.bandits.policies import Chooser, Policy
 from fedres.core.steps import Adaptive, Sgd
 
@@ -30,13 +34,29 @@ def offers(rng, kind, actions=3):
     return [sparse.csr_array(x) if kind == "sparse" else x for x in views]
 
 
+STEPS = {
+    "adaptive": STEP,
+    "clip": Adaptive(0.3),
+    "sgd": Sgd(0.05),
+    "ridge": Ridge(),
+    "diagonal": Ridge(diagonal=True),
+}
+
+
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
-@pytest.mark.parametrize("step", [STEP, Adaptive(0.3), Sgd(0.05)], ids=["adaptive", "clip", "sgd"])
 @pytest.mark.parametrize(
-    "policy", [EpsilonGreedy(0.3), EpsilonGreedy(explore_every=4), SquareCB(5.0), Softmax(0.2)]
+    ("step", "policy"),
+    [
+        *product(
+            ("adaptive", "clip", "sgd"),
+            (EpsilonGreedy(0.3), EpsilonGreedy(explore_every=4), SquareCB(5.0), Softmax(0.2)),
+        ),
+        *product(("ridge", "diagonal"), (LinUCB(0.5), Thompson(0.5))),
+    ],
+    ids=str,
 )
 def test_decisions_are_those_without_the_restarts(policy, step, kind, tmp_path):
-    events = {"steady": [], "restarted": []}
+    events, step = {"steady": [], "restarted": []}, STEPS[step]
     clients = {
         name: BanditClient(policy, 3, client="anna", seed=1, step=step, wait=7, late=0.5, log=log)
         for name, log in ((name, log.append) for name, log in events.items())

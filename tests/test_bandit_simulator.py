@@ -22,8 +22,9 @@ from fedres.bandits import (
     paper_bandit,
     simulate_bandit,
 )
-from fedres.bandits.estimates import estimate, joint_policy
+from fedres.bandits.estimates import estimate
 from fedres.bandits.run_log import events_of
+from fedres.bandits.targets import joint_policy
 from fedres.bandits.world import ACTION, EXPLORE, drawn, key_of
 from fedres.core import theory
 from fedres.core.compiled import compiled

@@ -116,6 +116,23 @@ def test_latin_1_is_read_and_said(tmp_path, text):
     pd.testing.assert_frame_equal(frame, read_table(path, client="user", label=None).frame)
 
 
+def test_semicolons_and_decimal_commas(tmp_path):
+    wanted = put(tmp_path / "a.csv", 'user,price,note,zip\nann,3.5,"x,y",007\nbob,4,z,8\n')
+    german = put(tmp_path / "b.csv", "user;price;note;zip\nann;3,5;x,y;007\nbob;4;z;8\n")
+    plain = put(tmp_path / "c.csv", "user;price;note;zip\nann;3.5;x,y;007\nbob;4;z;8\n")
+    frames = [
+        read_table(path, client="user", label=None, categorical=["zip"]).frame
+        for path in (wanted, german, plain)
+    ]
+    for frame in frames[1:]:
+        pd.testing.assert_frame_equal(frame, frames[0])
+
+
+def test_a_semicolon_among_commas_is_text(tmp_path):
+    path = put(tmp_path / "a.csv", "user,tags;more\nann,x;y\n")
+    assert list(read_table(path, client="user", label=None).frame) == ["tags;more"]
+
+
 def test_no_column_has_two_roles(tmp_path):
     path = put(tmp_path / "a.csv", TEXT)
     with pytest.raises(ValueError, match="client and label are both column 'user': name two"):
@@ -206,7 +223,7 @@ def test_labels_are_as_given(tmp_path, labels):
             "user,rating,day\n1,2,3\n",
             "no column 'stars' for the label: it has user, rating, day",
         ),
-        ("a.csv", "user;stars;day\n1;2;3\n", "no column 'user' for the client: it has user;stars"),
+        ("a.csv", "user:stars:day\n1:2:3\n", "no column 'user' for the client: it has user:stars"),
         (
             "a.csv",
             "user,stars,day\n1,2,3\n1,,3\n",

@@ -15,22 +15,25 @@ if TYPE_CHECKING:
     from fedres.bandits.environments import Catalogue as Catalogue
     from fedres.bandits.environments import Multiclass as Multiclass
     from fedres.bandits.estimates import Evaluation as Evaluation
-    from fedres.bandits.estimates import ReplayLearner as ReplayLearner
     from fedres.bandits.estimates import estimate as estimate
-    from fedres.bandits.estimates import evaluate_log as evaluate_log
-    from fedres.bandits.estimates import joint_policy as joint_policy
     from fedres.bandits.logs import Event as Event
     from fedres.bandits.logs import EventLog as EventLog
     from fedres.bandits.logs import read_events as read_events
     from fedres.bandits.pending import RewardError as RewardError
     from fedres.bandits.policies import EpsilonGreedy as EpsilonGreedy
     from fedres.bandits.policies import Greedy as Greedy
+    from fedres.bandits.policies import LinUCB as LinUCB
     from fedres.bandits.policies import Softmax as Softmax
     from fedres.bandits.policies import SquareCB as SquareCB
+    from fedres.bandits.policies import Thompson as Thompson
     from fedres.bandits.replayed_rows import Replay as Replay
     from fedres.bandits.section_5 import paper_bandit as paper_bandit
     from fedres.bandits.server import BanditServer as BanditServer
     from fedres.bandits.simulator import simulate_bandit as simulate_bandit
+    from fedres.bandits.targets import ReplayLearner as ReplayLearner
+    from fedres.bandits.targets import evaluate_log as evaluate_log
+    from fedres.bandits.targets import joint_policy as joint_policy
+    from fedres.core.ridge import Ridge as Ridge
 
 # Names are imported when first used, as in `fedres` itself: a simulation needs a compiler.
 _NAMES = {
@@ -38,22 +41,24 @@ _NAMES = {
     "decisions": ("Decision",),
     "dsjson": ("read_dsjson", "write_dsjson"),
     "environments": ("Catalogue", "Multiclass"),
-    "estimates": ("Evaluation", "ReplayLearner", "estimate", "evaluate_log", "joint_policy"),
+    "estimates": ("Evaluation", "estimate"),
     "logs": ("Event", "EventLog", "read_events"),
     "pending": ("RewardError",),
-    "policies": ("EpsilonGreedy", "Greedy", "Softmax", "SquareCB"),
+    "policies": ("EpsilonGreedy", "Greedy", "LinUCB", "Softmax", "SquareCB", "Thompson"),
     "replayed_rows": ("Replay",),
     "section_5": ("paper_bandit",),
     "server": ("BanditServer",),
     "simulator": ("simulate_bandit",),
+    "targets": ("ReplayLearner", "evaluate_log", "joint_policy"),
 }
-_HOMES = {name: home for home, names in _NAMES.items() for name in names}
+_HOMES = {name: f"fedres.bandits.{home}" for home, names in _NAMES.items() for name in names}
+_HOMES["Ridge"] = "fedres.core.ridge"
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(f"fedres.bandits.{_HOMES[name]}"), name)
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'fedres.bandits' has no attribute {name!r}")
 
 

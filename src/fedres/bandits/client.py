@@ -5,7 +5,8 @@ When a client chooses, the policy draws an action by the scores
     f(x^g(a); w^g) + f(x^l(a); w_i)
 
 of all actions a. When the reward r of action a comes, client and server take their steps of
-FedRes.SGD on (r - score of a)^2, on the models of that moment (alignment ``arrival``).
+FedRes.SGD on (r - score of a)^2, on the models of that moment (alignment ``arrival``); or they
+solve for all rewards so far (`fedres.core.ridge`).
 """
 
 import time
@@ -19,9 +20,26 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 import numpy as np
 
 from fedres.bandits.decisions import Contexts, Decision, as_contexts, joint_scores
+from fedres.bandits.learners import (
+    LEARNERS,
+    STEP,
+    Learner,
+    check_errors,
+    features_of,
+    new_client,
+)
 from fedres.bandits.logs import Event
 from fedres.bandits.pending import Pending, Unrewarded
-from fedres.bandits.policies import EpsilonGreedy, Greedy, Policy, Softmax, SquareCB, Uniforms
+from fedres.bandits.policies import (
+    EpsilonGreedy,
+    Greedy,
+    LinUCB,
+    Policy,
+    Softmax,
+    SquareCB,
+    Thompson,
+    Uniforms,
+)
 from fedres.bandits.saving import (
     as_fact,
     check_kind,
@@ -36,21 +54,16 @@ from fedres.bandits.saving import (
 from fedres.core.messages import GlobalModel, Upload
 from fedres.core.parties import Client
 from fedres.core.receipts import Receipt, Ticket, new_epoch, number_of
-from fedres.core.rule import Rule
+from fedres.core.ridge_parties import RidgeClient
 from fedres.core.state_files import Arrays, read, write
-from fedres.core.steps import Adaptive, Sgd, Step
 from fedres.core.types import F32, Matrix
 
 LearnFrom = Literal["all", "exploration"]
 
-# Rewards are often all 0 or all 1 for long: clipped to those, predictions would hide errors.
-STEP = Adaptive(0.1, clip=False)
-
 LARGEST = float(np.finfo(np.float32).max)  # reward
 
 KIND = "bandit client"
-STEPS = (Adaptive, Sgd)
-POLICIES = (EpsilonGreedy, Greedy, Softmax, SquareCB)
+POLICIES = (EpsilonGreedy, Greedy, Softmax, SquareCB, LinUCB, Thompson)
 
 
 class Counts(NamedTuple):
@@ -82,7 +95,8 @@ class BanditClient:
     learn_from
         "all" decisions, or only those of pure "exploration" as in the paper.
     step
-        How the local model moves.
+        How the local model moves: along gradients, or as a `Ridge`, which policies need that have
+        to know how sure scores are. The server's must be of the same kind.
     window
         For how many seconds a decision waits for its reward; until then it is taken, however
         late. None: as long as `wait` and `most_pending` allow.
@@ -127,7 +141,7 @@ class BanditClient:
         client: int | str = 0,
         seed: int | Uniforms | None = None,
         learn_from: LearnFrom = "all",
-        step: Step = STEP,
+        step: Learner = STEP,
         window: float | None = None,
         wait: int | None = None,
         late: float | None = None,
@@ -147,6 +161,7 @@ class BanditClient:
                 f"{policy} has no rounds of pure exploration to learn from: "
                 "use EpsilonGreedy, or learn_from='all'"
             )
+        check_errors(policy, step)
         if late is not None:
             _check_reward(late)
         client = client if isinstance(client, str) else int(client)
@@ -164,7 +179,7 @@ class BanditClient:
         self.client = client
         self.learn_from = learn_from
         self._features_local = features_local
-        self._rule = Rule(step=step)
+        self._step = step
         self._models = None if features_global is None else self._new_models(features_global)
         self._rng = seed if isinstance(seed, Uniforms) else np.random.default_rng(seed)
         self._log = log
@@ -214,7 +229,11 @@ class BanditClient:
         models = self._models_for(x_global.shape[1])
         scores = joint_scores(x_global, x_local, models.global_.weights, models.local.weights)
         turn = self._pending.made + 1
-        draw = self.policy.draw(scores, turn, self._rng)
+        if isinstance(models, RidgeClient) and self.policy.needs_errors:
+            errors = models.errors(x_global, x_local)
+            draw = self.policy.draw(scores, turn, self._rng, errors)
+        else:
+            draw = self.policy.draw(scores, turn, self._rng)
         self._models = models
         model = models.epoch, models.version
         decision = Decision(self._pending.next_id(), turn, *draw, now, model)
@@ -278,12 +297,12 @@ class BanditClient:
             self._refresh(model)
 
     def _refresh(self, model: GlobalModel) -> None:
-        width = max(len(model.weights) - 1, 0)
+        width = features_of(self._step, len(model.weights))
         models = self._models_for(width)
-        if len(model.weights) != len(models.global_.weights):
+        if width != models.global_.width:
             raise ValueError(
                 f"global model {model.version} has {width} features, client {self.client} "
-                f"{max(len(models.global_.weights) - 1, 0)}: use the same on both sides"
+                f"{models.global_.width}: use the same on both sides"
             )
         if not np.isfinite(model.weights).all():
             raise ValueError(f"global model {model.version} has a weight that is not finite")
@@ -300,7 +319,7 @@ class BanditClient:
             facts = {
                 "kind": KIND,
                 "options": self._options,
-                "step": as_fact(self._rule.step, STEPS),
+                "step": as_fact(self._step, LEARNERS),
                 "policy": as_fact(self.policy, POLICIES),
                 "generator": generator_state(self._rng, self.client),
                 "sender": self._sender,
@@ -345,7 +364,7 @@ class BanditClient:
         policy = policy or from_fact(facts["policy"], POLICIES)
         if policy is None:
             raise ValueError(f"{path} was saved with a policy of one's own: give `policy`")
-        rng, step = generator_from(facts["generator"]), from_fact(facts["step"], STEPS)
+        rng, step = generator_from(facts["generator"]), from_fact(facts["step"], LEARNERS)
         client = cls(policy, seed=rng, step=step, log=log, clock=clock, **facts["options"])
         client._restore(facts, arrays)
         return client
@@ -363,7 +382,7 @@ class BanditClient:
             model.restore(part(side, arrays))
         packed = unpack_rows(part("outbox", arrays))
         for serial, one in zip(arrays["outbox serials"].tolist(), packed, strict=True):
-            self._outbox[serial] = Upload.unpack(one.tobytes(), width)
+            self._outbox[serial] = Upload.unpack(one.tobytes(), models.upload_width)
 
     def _settle(self, waiting: Unrewarded, reward: float | None, expired: bool = False) -> None:
         decision = waiting.decision
@@ -380,12 +399,13 @@ class BanditClient:
             made = decision.turn, decision.time, decision.model
             self._log(Event(self.client, decision.id, *chosen, reward, expired, *made))
 
-    def _models_for(self, features_global: int) -> Client:
+    def _models_for(self, features_global: int) -> Client | RidgeClient:
         """The models; new ones of that width while their width is not known."""
         return self._models or self._new_models(features_global)
 
-    def _new_models(self, features_global: int) -> Client:
-        return Client(self._rule, features_global, self._features_local, number_of(self.client))
+    def _new_models(self, features_global: int) -> Client | RidgeClient:
+        number = number_of(self.client)
+        return new_client(self._step, features_global, self._features_local, number)
 
 
 def _check_reward(reward: float) -> None:

@@ -20,27 +20,18 @@ So intervals are widened where the sum of w^2 fell short of that, and there are 
 is worth too few decisions of the target's own, n / E w^2, or where the mean of w is too far from 1.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse, special
 
-from fedres.bandits.client import STEP
-from fedres.bandits.decisions import joint_scores
-from fedres.bandits.logs import Event, read_events
-from fedres.bandits.policies import Policy
-from fedres.core.parties import Client, Server
-from fedres.core.receipts import number_of
-from fedres.core.rule import Rule
-from fedres.core.steps import Step
-from fedres.core.types import F32, F64, I64, Matrix
+from fedres.bandits.logs import Event
+from fedres.core.types import F64, I64, Matrix
 from fedres.core.views import beside
 from fedres.simulation.intervals import Interval
-from fedres.simulation.settings import SGD_METHODS, Method, choose
 
 Target = Callable[[Event], ArrayLike]
 
@@ -203,111 +194,6 @@ def _jackknife(total: F64, of: F64, client: I64, wider: float = 1.0) -> Interval
     error = np.sqrt((count - 1) / count * ((without - without.mean()) ** 2).sum())
     half = special.stdtrit(count - 1, 0.975) * error * wider
     return Interval(float(total.sum() / of.sum()), float(half))
-
-
-def joint_policy(policy: Policy, w_global: F32, w_local: Mapping[Any, F32]) -> Target:
-    """A target that chooses by a fixed pair of models.
-
-    Parameters
-    ----------
-    policy
-        How it explores.
-    w_global
-        The global model, the constant's weight last: the `weights` of a `GlobalModel`.
-    w_local
-        The local model by client: each the `w_local` of a `BanditClient`.
-    """
-
-    def target(event: Event) -> F64:
-        if event.client not in w_local:
-            raise ValueError(f"client {event.client} of the log has no local model: give it one")
-        scores = joint_scores(
-            event.contexts_global, event.contexts_local, w_global, w_local[event.client]
-        )
-        return policy.probabilities(scores, event.turn)
-
-    return target
-
-
-class ReplayLearner:
-    """A target that learns while the log is replayed: progressive evaluation.
-
-    It gives its probabilities for an event, then learns from the logged action and reward, and
-    sends the global model to all clients at once. It so sees the log's actions rather than its
-    own: what it learns about is what the log explored.
-
-    Parameters
-    ----------
-    policy
-        How it explores.
-    method
-        "fedres"; "central": the global model alone; "independent": local models alone, on the
-        features of both views.
-    step
-        How models move.
-    """
-
-    def __init__(self, policy: Policy, method: Method = "fedres", step: Step = STEP) -> None:
-        choose("method", method, SGD_METHODS)
-        self.policy = policy
-        self.method = method
-        self.step = step
-        self.clients: dict[int | str, Client] = {}
-        self.server: Server | None = None
-
-    def __call__(self, event: Event) -> F64:
-        """The probabilities of the event's actions, before it is learned from."""
-        x_global, x_local = self._views(event)
-        if self.server is None:
-            self.server = Server(Rule(step=self.step), x_global.shape[1])
-        if event.client not in self.clients:
-            self.clients[event.client] = Client(
-                self.server.rule,
-                self.server.global_.width,
-                x_local.shape[1],
-                number_of(event.client),
-            )
-        client = self.clients[event.client]
-        client.refresh(self.server.publish())
-        scores = joint_scores(x_global, x_local, client.global_.weights, client.local.weights)
-        probabilities = self.policy.probabilities(scores, client.round + 1)
-        if event.reward is not None:
-            row, y = slice(event.action, event.action + 1), np.array([event.reward], np.float32)
-            upload = client.observe(x_global[row], x_local[row], y)
-            if upload is not None and x_global.shape[1]:
-                self.server.apply(upload)
-        return probabilities
-
-    def _views(self, event: Event) -> tuple[Matrix, Matrix]:
-        x_global, x_local = event.contexts_global, event.contexts_local
-        nothing = np.empty((x_global.shape[0], 0), np.float32)
-        if self.method == "central":
-            return x_global, nothing
-        if self.method == "independent":
-            return nothing, beside(x_global, x_local)
-        return x_global, x_local
-
-
-def evaluate_log(
-    log: str | Path | Iterable[Event],
-    policy: Policy,
-    method: Method = "fedres",
-    step: Step = STEP,
-    least: float = LEAST,
-) -> Evaluation:
-    """Estimate what a learning policy would have earned on a log; see `ReplayLearner`.
-
-    Parameters
-    ----------
-    log
-        A file of events, or events.
-    policy, method, step
-        As of `ReplayLearner`.
-    least
-        As of `estimate`.
-    """
-    events = read_events(log) if isinstance(log, str | Path) else log
-    return estimate(events, ReplayLearner(policy, method, step), least)
 
 
 def _probabilities(target: Target, event: Event) -> F64:

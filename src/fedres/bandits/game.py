@@ -9,9 +9,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedres.bandits.policies import EPSILON, EVERY, Chooser, explores, pick, strength, weigh
+from fedres.bandits.policies import (
+    EPSILON,
+    EVERY,
+    LINUCB,
+    Chooser,
+    explores,
+    pick,
+    strength,
+    weigh,
+)
 from fedres.bandits.world import ACTION, EXPLORE, World, drawn, expected, key_of, offer, paid
 from fedres.core.clock import meet
+from fedres.core.ridge import deviate
 from fedres.core.schedule import held
 from fedres.core.sgd import Flight, Message, Play, U, evaluate, new_flight, send, set_count
 from fedres.core.types import F32, F64, I32
@@ -22,7 +32,9 @@ class Offer(NamedTuple):
 
     actions: Flight
     scores: F64
+    errors: F64  # of the scores, if the policy needs them
     probabilities: F64
+    room: F64  # (2, actions)
 
 
 class Game(NamedTuple):
@@ -43,7 +55,8 @@ class Game(NamedTuple):
 
 def new_offer(most: int) -> Offer:
     """Room for so many actions."""
-    return Offer(new_flight(1, most, 1), *np.empty((2, most)))
+    scores, errors, probabilities = np.empty((3, most))
+    return Offer(new_flight(1, most, 1), scores, errors, probabilities, np.empty((2, most)))
 
 
 def score(
@@ -64,16 +77,20 @@ def score(
 def _(game: Game, play: Play, n: int, first: int, last: int) -> None:
     terms, times, global_, local, flight = play
     world, kind, strong = game.world, game.policy.kind, strength(game.policy, n + 1)
-    actions = game.offer.actions
+    actions, room = game.offer.actions, game.offer.room
     base, newest = n % flight.depth * len(terms.weight), n % times.history
     for e in range(first, last):
         i = times.active.who[U(e)]
         key = key_of(game.seed, i, n)
         version = held(times, n, newest, i)
         count = score(world, i, key, global_, version, local, game.offer)
-        scores, probabilities = game.offer.scores[:count], game.offer.probabilities[:count]
+        scores, errors = game.offer.scores[:count], game.offer.errors[:count]
+        probabilities = game.offer.probabilities[:count]
         explored = explores(kind, strong, drawn(key, EXPLORE) if kind == EPSILON else 0.0)
-        weigh(kind, np.float64(explored) if kind <= EVERY else strong, scores, probabilities)
+        if kind >= LINUCB:
+            deviate(local, Message(i, actions, 0, count), errors)
+        now = np.float64(explored) if kind <= EVERY else strong
+        weigh(kind, now, scores, errors, room, probabilities)
         action = pick(probabilities, drawn(key, ACTION))
         row, block = actions.row[U(action)], actions.block[U(action)]
         mean = expected(world, i, row, block)
@@ -84,7 +101,7 @@ def _(game: Game, play: Play, n: int, first: int, last: int) -> None:
         if len(game.chosen) > 0:
             game.chosen[n, i] = action
             game.rewards[n, i] = reward
-            weigh(kind, strong, scores, probabilities)
+            weigh(kind, strong, scores, errors, room, probabilities)
             for a in range(count):
                 game.probabilities[n, i, a] = probabilities[a]
         c = U(base + i)
@@ -111,7 +128,7 @@ def earn(
         for n in range(decisions):
             count = score(world, i, key_of(seed, i, n), global_, 0, local, scratch)
             scores, probabilities = scratch.scores[:count], scratch.probabilities[:count]
-            weigh(policy.kind, strong, scores, probabilities)
+            weigh(policy.kind, strong, scores, scores, scratch.room, probabilities)
             for a in range(U(count)):
                 row, block = scratch.actions.row[a], scratch.actions.block[a]
                 out[i] += probabilities[a] * expected(world, i, row, block)

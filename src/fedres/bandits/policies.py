@@ -8,6 +8,11 @@ decisions t = 1, 2, ...:
     SquareCB       1 / (K + gamma t^exponent (best - s_a)) for a worse action, the rest to the best
     Softmax        exp(s_a / temperature) / sum_b exp(s_b / temperature)
 
+and, where models know the standard errors e_1 .. e_K of their scores (`fedres.core.ridge`),
+
+    LinUCB         Greedy of s_a + alpha e_a
+    Thompson       that a is the best, if s_a is normal with standard deviation scale e_a
+
 Ties are broken at random: the best actions share in equal parts what the best one would get.
 
 The functions above the objects are both what these call and what simulations compile.
@@ -20,11 +25,14 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedres.core.elementary import exp, power
+from fedres.core.elementary import exp, normal_share, power
 from fedres.core.source import apart
 from fedres.core.types import F64
 
-GREEDY, EPSILON, EVERY, SQUARECB, SOFTMAX = range(5)
+GREEDY, EPSILON, EVERY, SQUARECB, SOFTMAX, LINUCB, THOMPSON = range(7)
+
+# Thompson: how many standard deviations are looked at, and in how many steps.
+FAR, CELLS = 4.0, 32
 
 
 class Chooser(NamedTuple):
@@ -84,16 +92,65 @@ def share(kind: int, scores: Any, best: float, ties: int, out: Any) -> None:
 
 
 @apart
-def weigh(kind: int, strength: float, scores: Any, out: Any) -> None:
-    """The probability of every action.
+def be_hopeful(alpha: float, scores: Any, errors: Any, out: Any) -> None:
+    """LinUCB: the best share in equal parts, each being as good as it may well be."""
+    for a in range(len(scores)):
+        out[a] = scores[a] + alpha * errors[a]
+    best, ties = lead(out)
+    for a in range(len(scores)):
+        out[a] = 1.0 / ties if out[a] == best else 0.0
+
+
+@apart
+def be_the_best(scale: float, scores: Any, errors: Any, room: Any, out: Any) -> None:
+    """Thompson: the probability of each action to be the best.
+
+    In small steps from where none can be the best to where none can be better, it is the
+    probability to lie there, times that of all others to lie below.
+    """
+    low = high = -np.inf
+    for a in range(len(scores)):
+        low = max(low, scores[a] - FAR * scale * errors[a])
+        high = max(high, scores[a] + FAR * scale * errors[a])
+    if not high > low:
+        be_hopeful(0.0, scores, errors, out)
+        return
+    for a in range(len(scores)):
+        out[a] = room[0, a] = 0.0
+    total = 0.0
+    for cell in range(CELLS):
+        edge, all_below = low + (high - low) * ((cell + 1) / CELLS), 1.0
+        for a in range(len(scores)):
+            sigma = scale * errors[a]
+            below = normal_share((edge - scores[a]) / sigma) if sigma > 0 else 1.0
+            room[1, a] = max(below - room[0, a], 0.0)
+            room[0, a] = below
+            all_below *= below - 0.5 * room[1, a]
+        for a in range(len(scores)):
+            chance = room[1, a] * all_below / (room[0, a] - 0.5 * room[1, a])
+            out[a] += chance
+            total += chance
+    for a in range(len(scores)):
+        out[a] /= total
+
+
+@apart
+def weigh(kind: int, strength: float, scores: Any, errors: Any, room: Any, out: Any) -> None:
+    """The probability of every action; `room` is scratch of two rows.
 
     Examples
     --------
-    >>> out = np.empty(3)
-    >>> weigh(EPSILON, 0.3, [0.1, 0.7, 0.1], out)
+    >>> out, none = np.empty(3), np.empty((2, 3))
+    >>> weigh(EPSILON, 0.3, [0.1, 0.7, 0.1], none[0], none, out)
     >>> out
     array([0.1, 0.8, 0.1])
     """
+    if kind == LINUCB:
+        be_hopeful(strength, scores, errors, out)
+        return
+    if kind == THOMPSON:
+        be_the_best(strength, scores, errors, room, out)
+        return
     best, ties = lead(scores)
     for a in range(len(scores)):
         out[a] = weight(kind, strength, best - scores[a], len(scores))
@@ -140,26 +197,44 @@ class Policy(ABC):
 
     # Whether some decisions are pure exploration: uniform, whatever the scores.
     has_exploration: ClassVar[bool] = False
+    # Whether it has to know how sure scores are.
+    needs_errors: ClassVar[bool] = False
 
     @property
     @abstractmethod
     def chooser(self) -> Chooser:
         """The policy in numbers."""
 
-    def probabilities(self, scores: ArrayLike, turn: int) -> F64:
-        """The probability of every action in the turn-th decision, counted from 1."""
-        checked = _checked(scores, turn)
-        return np.array(_weighed(self.chooser.kind, strength(self.chooser, turn), checked))
+    def probabilities(self, scores: ArrayLike, turn: int, errors: ArrayLike | None = None) -> F64:
+        """The probability of every action in the turn-th decision, counted from 1.
 
-    def draw(self, scores: ArrayLike, turn: int, rng: Uniforms) -> Draw:
+        `errors` are the standard errors of the scores, which some policies need.
+        """
+        checked, strong = _checked(scores, turn), strength(self.chooser, turn)
+        return np.array(_weighed(self.chooser.kind, strong, checked, self._sure(checked, errors)))
+
+    def draw(
+        self, scores: ArrayLike, turn: int, rng: Uniforms, errors: ArrayLike | None = None
+    ) -> Draw:
         """Choose an action with one number u: the first with p_1 + .. + p_a > u."""
         checked, kind = _checked(scores, turn), self.chooser.kind
-        strong = strength(self.chooser, turn)
-        probabilities = chosen_from = _weighed(kind, strong, checked)
+        strong, unsure = strength(self.chooser, turn), self._sure(checked, errors)
+        probabilities = chosen_from = _weighed(kind, strong, checked, unsure)
         explored = explores(kind, strong, rng.random() if kind == EPSILON else 0.0)
         if kind == EPSILON:
-            chosen_from = _weighed(kind, float(explored), checked)
+            chosen_from = _weighed(kind, float(explored), checked, unsure)
         return Draw(pick(chosen_from, rng.random()), np.array(probabilities), explored)
+
+    def _sure(self, scores: list[float], errors: ArrayLike | None) -> Any:
+        """The standard errors, checked; None where they do not matter."""
+        if not self.needs_errors:
+            return None
+        if errors is None:
+            raise ValueError(f"{self} needs the standard errors of scores: learn with `Ridge`")
+        checked = np.asarray(errors, np.float64)
+        if checked.shape != (len(scores),) or not (np.isfinite(checked) & (checked >= 0)).all():
+            raise ValueError(f"errors must be {len(scores)} numbers from 0 up, not {errors}")
+        return checked
 
 
 @dataclass(frozen=True)
@@ -279,8 +354,70 @@ class Softmax(Policy):
         return Chooser(SOFTMAX, float(self.temperature))
 
 
-def _weighed(kind: int, strength: float, scores: list[float]) -> list[float]:
+@dataclass(frozen=True)
+class LinUCB(Policy):
+    """The action that may well be the best (Li, Chu, Langford and Schapire, 2010).
+
+    Parameters
+    ----------
+    alpha
+        How many standard errors an action may be better than its score, noise being 1.
+
+    Examples
+    --------
+    >>> LinUCB(alpha=1.0).probabilities([0.2, 0.7], turn=1, errors=[0.9, 0.1])
+    array([1., 0.])
+    """
+
+    alpha: float = 0.3
+    needs_errors: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.alpha < np.inf:
+            raise ValueError(f"alpha must be a number from 0 up, not {self.alpha}")
+
+    @property
+    def chooser(self) -> Chooser:
+        """The policy in numbers."""
+        return Chooser(LINUCB, float(self.alpha))
+
+
+@dataclass(frozen=True)
+class Thompson(Policy):
+    """Each action as often as it is likely to be the best (Thompson, 1933).
+
+    Scores count as independent normal ones.
+
+    Parameters
+    ----------
+    scale
+        What standard errors are multiplied by: the standard deviation of the noise.
+
+    Examples
+    --------
+    >>> Thompson(scale=0.5).probabilities([0.5, 0.5, 0.2], turn=1, errors=[0.1, 0.1, 0.1]).round(3)
+    array([0.5, 0.5, 0. ])
+    """
+
+    scale: float = 0.3
+    needs_errors: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.scale < np.inf:
+            raise ValueError(f"scale must be a number from 0 up, not {self.scale}")
+
+    @property
+    def chooser(self) -> Chooser:
+        """The policy in numbers."""
+        return Chooser(THOMPSON, float(self.scale))
+
+
+def _weighed(kind: int, strength: float, scores: list[float], errors: Any) -> list[float]:
     """As `weigh`, with all weights at once."""
+    if kind >= LINUCB:
+        found = np.empty(len(scores))
+        weigh(kind, strength, np.array(scores), errors, np.empty((2, len(scores))), found)
+        return found.tolist()
     best, ties = lead(scores)
     out: list[float] = weight(kind, strength, best - np.array(scores), len(scores)).tolist()
     share(kind, scores, best, ties, out)

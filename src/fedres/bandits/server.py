@@ -5,14 +5,11 @@ from pathlib import Path
 from threading import RLock
 from typing import Self
 
-from fedres.bandits.client import STEP, STEPS
+from fedres.bandits.learners import LEARNERS, STEP, Learner, new_server
 from fedres.bandits.saving import as_fact, check_kind, from_fact
 from fedres.core.messages import GlobalModel, Upload
-from fedres.core.parties import Server
 from fedres.core.receipts import Receipt, Received, new_epoch
-from fedres.core.rule import Rule
 from fedres.core.state_files import read, write
-from fedres.core.steps import Step
 from fedres.core.types import F32
 
 KIND = "bandit server"
@@ -26,7 +23,7 @@ class BanditServer:
     features_global
         Number of global features.
     step
-        How the global model moves.
+        How the global model moves: as of the clients.
 
     Attributes
     ----------
@@ -34,10 +31,10 @@ class BanditServer:
         Which life of the server this is: a model of a later one is newer, whatever its version.
     """
 
-    def __init__(self, features_global: int, step: Step = STEP) -> None:
+    def __init__(self, features_global: int, step: Learner = STEP) -> None:
         if features_global < 0:
             raise ValueError(f"features_global must not be negative, and is {features_global}")
-        self._server = Server(Rule(step=step), features_global)
+        self._step, self._server = step, new_server(step, features_global)
         self.epoch = self._server.epoch = new_epoch()
         self._received: dict[int, Received] = {}  # by sender
         self._lock = RLock()
@@ -84,7 +81,7 @@ class BanditServer:
             facts = {
                 "kind": KIND,
                 "features_global": server.global_.width,
-                "step": as_fact(server.rule.step, STEPS),
+                "step": as_fact(self._step, LEARNERS),
                 "epoch": self.epoch,
                 "version": server.version,
                 "received": {k: [one.confirmed, one.beyond] for k, one in self._received.items()},
@@ -96,7 +93,7 @@ class BanditServer:
         """Go on from a file that `save` has written, in a new epoch."""
         facts, arrays = read(Path(path))
         check_kind(facts, KIND, path)
-        server = cls(facts["features_global"], from_fact(facts["step"], STEPS))
+        server = cls(facts["features_global"], from_fact(facts["step"], LEARNERS))
         server._server.global_.restore(arrays)
         server._server.version = facts["version"]
         server.epoch = server._server.epoch = new_epoch(after=facts["epoch"])

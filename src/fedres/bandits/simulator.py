@@ -9,14 +9,16 @@ import numpy as np
 
 from fedres.bandits.environments import Environment
 from fedres.bandits.game import Game, new_offer
+from fedres.bandits.learners import STEP, Learner, check_errors
 from fedres.bandits.policies import Policy
 from fedres.bandits.world import best_by_round
 from fedres.core import clock
 from fedres.core.delays import Delay, Lag, as_delay
+from fedres.core.primitives import Models
+from fedres.core.ridge import Ridge, new_sides
 from fedres.core.rule import Rule
 from fedres.core.schedule import never, plan
-from fedres.core.sgd import Alignment, Linear, Many, Play, new_flight
-from fedres.core.steps import Adaptive, Step
+from fedres.core.sgd import Alignment, Many, Play, new_flight
 from fedres.core.types import F32, F64, I32
 from fedres.simulation.settings import Method, SgdOptions, at_least_1, check_radius, choose
 
@@ -71,8 +73,8 @@ def simulate_bandit(
     rounds: int,
     delay: int | Delay = 0,
     reward_delay: Lag = 0,
-    step: Step = Adaptive(0.1, clip=False),
-    local_step: Step | None = None,
+    step: Learner = STEP,
+    local_step: Learner | None = None,
     constant: bool = False,
     learn_from: Literal["all", "exploration"] = "all",
     alignment: Alignment = "arrival",
@@ -103,7 +105,8 @@ def simulate_bandit(
     reward_delay
         Rounds that rewards are late: a number, one a client, or `Uniform(low, high)`.
     step, local_step
-        How models move; local ones of FedRes differently, if given.
+        How models move; local ones of FedRes differently, if given. `Ridge` is second-order, and
+        what policies need that have to know how sure scores are.
     constant
         Whether every model has a feature that is always 1. All actions share it: it cannot change
         which of them is best.
@@ -142,26 +145,40 @@ def simulate_bandit(
         raise ValueError(f"seed must be a number from 0 to 2^63 - 1, not {seed}")
     if local_step is None or method != "fedres":  # elsewhere there is only one kind of model
         local_step = step
-    SgdOptions(step, local_step, alignment)  # which checks them
-    check_radius(radius)
+    if isinstance(step, Ridge) or isinstance(local_step, Ridge):
+        _check_ridge(environment, step, local_step, alignment, radius, constant)
+    else:
+        check_errors(policy, step)
+        SgdOptions(step, local_step, alignment)  # which checks them
+        check_radius(radius)
     clients = environment.clients
     xg, xl = environment.views(method)
     connected = bool(xg.width[0])  # else there is no server and nothing to wait for
+    alignment = alignment if connected else "arrival"
     layout = plan(
         clients,
         rounds,
         1,
         as_delay(delay) if connected else Delay(),
-        waits=connected and alignment in ("aligned", "late"),
+        waits=alignment in ("aligned", "late"),
         frozen=not step.adaptive,
         label_delay=reward_delay,
         seed=seed,
     )
     times = layout.times if connected else layout.times._replace(due_server=never(rounds))
-    rule = Rule(step, alignment=alignment if connected else "arrival", radius=radius)
-    own_rule = Rule(local_step)
-    global_ = environment.side(xg, 1, constant, step.eta, rule.reach, times.history)
-    local = environment.side(xl, clients, constant, local_step.eta, own_rule.reach)
+    steps: Any = (step, local_step)
+    rule, own_rule = (Rule(one, alignment=alignment, radius=radius) for one in steps)
+    global_: Any
+    local: Any
+    if isinstance(step, Ridge):
+        global_, local = new_sides(
+            (xg, xl), steps, clients, blocks=environment.blocks, constant=constant,
+            versions=times.history, messages=layout.depth * clients, tells=policy.needs_errors,
+        )  # fmt: skip
+    else:
+        eta, eta_local = (one.eta for one in steps)
+        global_ = environment.side(xg, 1, constant, eta, rule.reach, times.history)
+        local = environment.side(xl, clients, constant, eta_local, own_rule.reach)
     # Messages without a sample are decisions that are not learned from.
     counts = Many(1, np.zeros(layout.depth * clients, np.int32))
     flight = new_flight(layout.depth, clients, 1)._replace(samples=counts)
@@ -180,7 +197,7 @@ def simulate_bandit(
         np.full((*kept, environment.most), np.nan),
     )
     terms = rule.terms(np.ones(clients, np.float32))
-    play = _compiled() if compiled else clock.play
+    play = _compiled(type(local)) if compiled else clock.play
     began = perf_counter()
     with np.errstate(all="ignore"):  # a run may diverge, and hashes overflow on purpose
         play(game, Play(terms, times, global_, local, flight), np.empty((0, 0), np.float32))
@@ -200,15 +217,32 @@ def simulate_bandit(
     )  # fmt: skip
 
 
-def _compiled() -> Any:
+def _check_ridge(
+    environment: Environment,
+    step: Any,
+    local_step: Any,
+    alignment: Alignment,
+    radius: float | None,
+    constant: bool,
+) -> None:
+    """Refuse what a second-order run cannot be."""
+    if type(step) is not type(local_step) or step.diagonal != local_step.diagonal:
+        raise ValueError(f"{step} and {local_step} do not go together: both sides must be alike")
+    if alignment != "arrival" or radius is not None:
+        raise ValueError(f"alignment={alignment!r} and radius={radius} are for steps, not {step}")
+    if constant and environment.blocks > 1:
+        raise ValueError("constant=True ties the weights of all classes together: leave it out")
+
+
+def _compiled(side: type) -> Any:
     # A compiler takes a moment to load, which the command line should not wait for.
     from fedres.core.compiled import compiled
 
-    return compiled(clock.play, Game, Linear, Many)
+    return compiled(clock.play, Game, side, Many)
 
 
-def _each(side: Linear) -> F32:
+def _each(side: Any) -> F32:
     """The weights, a row a model, the constant's last if it has one."""
-    models = side.models
-    weights = models.weights.reshape(len(models.size), -1)
+    models: Models = side.models
+    weights: F32 = models.weights.reshape(len(models.size), -1)
     return weights if models.constant[0] else weights[:, :-1]

@@ -161,8 +161,8 @@ def _refuse_given(context: typer.Context, names: Container[str], why: str) -> No
 def _evaluate(log: Path, policies: "dict[str, Policy]", json: bool) -> None:
     from itertools import product
 
-    from fedres.bandits.estimates import evaluate_log
     from fedres.bandits.logs import read_events
+    from fedres.bandits.targets import evaluate_log
     from fedres.simulation.parallel import with_bar, working
     from fedres.simulation.settings import SGD_METHODS
 

@@ -79,6 +79,11 @@ class Client:
         self._batch: list[tuple[Matrix, Matrix, F32]] = []
         self._waiting: dict[int, Waiting] = {}
 
+    @property
+    def upload_width(self) -> int:
+        """How many features the rows of uploads have."""
+        return self.global_.width
+
     def refresh(self, model: GlobalModel) -> None:
         """Take in a published global model, in any order; a batch begun is finished first."""
         self._mail.append(model)

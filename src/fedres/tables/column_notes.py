@@ -105,6 +105,7 @@ def _facts(column: Column, values: Values, is_meant: bool) -> str:
         doubt(column, values, is_meant),
         f"{missing:,} missing" if missing else None,
         "does not vary" if constant else None,
+        None if is_meant else _names_rows(column, values),
     ]
     return "; ".join(filter(None, facts))
 
@@ -145,6 +146,12 @@ def _dates(texts: Sequence[str]) -> str | None:
     if sum(DATE.fullmatch(text) is not None for text in sample) < MOST * len(sample):
         return None
     return f"dates such as {texts[0]!r} are read as categories: write yyyy-mm-dd"
+
+
+def _names_rows(column: Column, values: Values) -> str | None:
+    if isinstance(column, Number) or not FEWEST <= column.width == len(values):
+        return None
+    return "every row has another value: leave out what only names rows"
 
 
 def _lists(texts: Sequence[str]) -> str | None:

@@ -68,7 +68,7 @@ def read_frame(path: Path, categorical: Collection[str] = ()) -> "pd.DataFrame":
     kind, open_, path = table_kind(path), _opener(path), shown(path)
     try:
         if kind in SEPARATORS:
-            frame = _read_text(path, open_, SEPARATORS[kind], categorical)
+            frame = _read_text(path, open_, _separator(kind, open_), categorical)
         else:
             with open_() as stream:
                 frame = _read_lines(stream) if kind in LINES else pd.read_parquet(stream)
@@ -103,7 +103,13 @@ def _read_text(
 
     def read(encoding: str) -> "pd.DataFrame":
         with open_() as stream:
-            return pd.read_csv(stream, sep=separator, engine="pyarrow", encoding=encoding)
+            frame = pd.read_csv(stream, sep=separator, engine="pyarrow", encoding=encoding)
+        if separator == ";" and any(map(_has_decimal_commas, map(frame.get, frame))):
+            with open_() as stream:
+                frame = pd.read_csv(
+                    stream, sep=";", decimal=",", engine="pyarrow", encoding=encoding
+                )
+        return frame
 
     encoding = "utf-8"
     try:
@@ -122,6 +128,21 @@ def _read_text(
     refuse_numbers_as_names(frame)
     _keep_zeros(path, frame, open_, separator, encoding, categorical)
     return frame
+
+
+def _separator(kind: str, open_: Open) -> str:
+    """What stands between columns: where commas are decimal, CSV files have semicolons."""
+    with open_() as stream:
+        names = stream.readline()
+    return ";" if kind == ".csv" and b";" in names and b"," not in names else SEPARATORS[kind]
+
+
+def _has_decimal_commas(column: Any) -> bool:
+    """Whether all values are numbers such as 3,5."""
+    if column.dtype.kind in "biufM":
+        return False
+    texts = column.dropna().astype(str)
+    return len(texts) > 0 and bool(texts.str.fullmatch(r"[+-]?\d+,\d+|[+-]?\d+").all())
 
 
 def _holds_bytes(column: "pd.Series[Any]") -> bool:
