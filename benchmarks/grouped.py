@@ -464,8 +464,8 @@ def peers_for(name):
 def ours_for(name):
     """Settings by the name of the method."""
     settings: dict[str, dict[str, Any]] = {"FedRes": {"shared": "auto"}, "FedRes, linear": {}}
-    if name == "MovieLens" and "latent" in FedResRegressor().get_params():
-        settings["FedRes, latent"] = {"latent": 8}
+    if name == "MovieLens":
+        settings["FedRes, latent"] = {"latent": 8, "item": "movieId"}
     return settings
 
 

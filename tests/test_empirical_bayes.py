@@ -8,12 +8,14 @@ from scipy.linalg import null_space
 from scipy.optimize import minimize
 
 from fedres import FedResClassifier, FedResRegressor, load_model
-from fedres.tables import empirical_bayes
+from fedres.tables import arrow, empirical_bayes
+from fedres.tables.arrow import Arrow
 from fedres.tables.columns import Number
-from fedres.tables.empirical_bayes import Arrow, Groups, find_variances, train
+from fedres.tables.empirical_bayes import find_variances, train
 from fedres.tables.labels import NumberLabels
 from fedres.tables.online_models import ModelShape
 from fedres.tables.sgd_tuning import Encoded
+from fedres.tables.weight_groups import Groups
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
@@ -134,10 +136,10 @@ def test_equals_the_likelihood_written_out(monkeypatch):
 def test_conjugate_gradients_find_the_same(monkeypatch, block):
     frame, y, shop = shops(items=120)
     direct = FedResRegressor(local_features=["x"]).fit(frame, y, shop)
-    monkeypatch.setattr(empirical_bayes, "WIDEST_SOLVED", 10)
-    monkeypatch.setattr(empirical_bayes, "WIDEST_BLOCK", block)
-    monkeypatch.setattr(empirical_bayes, "WHOLE_ROOT", 0)
-    monkeypatch.setattr(empirical_bayes, "DRAWS", 200)
+    monkeypatch.setattr(arrow, "WIDEST_SOLVED", 10)
+    monkeypatch.setattr(arrow, "WIDEST_BLOCK", block)
+    monkeypatch.setattr(arrow, "WHOLE_ROOT", 0)
+    monkeypatch.setattr(arrow, "DRAWS", 200)
     iterated = FedResRegressor(local_features=["x"]).fit(frame, y, shop)
     one, other = (model.variance_components_["variance"] for model in (direct, iterated))
     np.testing.assert_allclose(one, other, rtol=0.02, atol=1e-3)
@@ -391,7 +393,7 @@ def test_auto_is_sgd_where_it_is_asked_for_or_bayes_is_too_wide(monkeypatch):
         FedResRegressor(solver="bayes").partial_fit(frame, y, shop)
     with pytest.raises(ValueError, match="level must be between 0 and 1, not 90"):
         FedResRegressor().fit(frame, y, shop).predict_interval(frame, shop, level=90)
-    monkeypatch.setattr(empirical_bayes, "MOST_CELLS", 10)
+    monkeypatch.setattr(arrow, "MOST_CELLS", 10)
     assert FedResRegressor().fit(frame, y, shop).solver_ == "sgd"
     with pytest.raises(ValueError, match="make fewer features local, or use solver='sgd'"):
         FedResRegressor(solver="bayes").fit(frame, y, shop)

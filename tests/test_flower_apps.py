@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
+from flwr.supercore.logger import update_console_handler
 from flwr.supercore.task_identity import TaskIdentity
 from rich.console import Console
 from rich.markup import render
@@ -34,6 +35,7 @@ from fedres.flower.digits import tables
 from fedres.flower.flwr_command import Flwr
 from fedres.flower.launch import progress_table, write_report
 from fedres.flower.local_cluster import free_port
+from fedres.flower.log import LOG, set_level
 from fedres.flower.memory import STATE, Memory
 from fedres.flower.metrics import metrics_server
 from fedres.flower.model_folder import write_global
@@ -513,6 +515,48 @@ def test_a_damaged_state_offers_the_reset_which_works(tmp_path, shop, caplog):
     assert "holds no state" in str(wrong.exception)
 
 
+def test_a_client_has_a_model_before_its_first_row_and_goes_on_with_it(tmp_path, shop):
+    table = tmp_path / "north.csv"
+    frame = pd.read_csv(tmp_path / "shops.csv").query("shop == 'north'").drop(columns="shop")
+    frame[:0].to_csv(table, index=False)
+    south = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "south"}
+    nodes = {1: south, 2: {"data": str(table), "state": str(tmp_path), "client": "north"}}
+    state = run_in_process(shop, nodes)
+    assert (state.reason, state.members["north"].applied) == ("no more rows", 0)
+    write_global(tmp_path / "shared", shop, state.global_.weights)
+    rows = frame.drop(columns=["sales", "at"]).assign(shop="north")
+    personal, shared = load_model(tmp_path / "north" / "model"), load_model(tmp_path / "shared")
+    np.testing.assert_array_equal(personal.predict(rows), shared.predict(rows))
+    frame.to_csv(table, index=False)
+    state = run_in_process(replace(shop, resume=True), nodes)
+    assert state.members["north"].rows == 30
+    learned = load_model(tmp_path / "north" / "model").predict(rows)
+    errors = [np.abs(p - frame["sales"]).mean() for p in (learned, personal.predict(rows))]
+    assert errors[0] < errors[1]
+
+
+def test_the_global_model_of_a_run_under_way(tmp_path, shop):
+    state = ServerState(shop, Path(shop.folder))
+    node = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north"}
+    post = server_app.Post(FakeGrid(shop, {1: node}), state)
+    before = CliRunner().invoke(commands, ["model", shop.folder, str(tmp_path / "shared")])
+    assert "there is no run" in str(before.exception)
+    post.send()
+    post.collect()
+    state.save()  # and goes on
+    done = CliRunner().invoke(commands, ["model", shop.folder, str(tmp_path / "shared")])
+    assert "after 2 uploads" in done.output, done.exception
+    model = load_model(tmp_path / "shared")
+    frame = pd.read_csv(tmp_path / "shops.csv").drop(columns=["sales", "at"])
+    x_global, _ = Encoder.from_dict(shop.table["encoder"]).transform(frame)
+    weights = state.global_.weights
+    expected = (x_global @ weights[:-1] + weights[-1]) * shop.label_scale + shop.label_mean
+    np.testing.assert_allclose(model.predict(frame), expected, rtol=1e-5)
+    state._checkpoint.describe(AppSettings(4, 1).to_config())
+    wrong = CliRunner().invoke(commands, ["model", shop.folder, str(tmp_path / "shared")])
+    assert "from a function" in str(wrong.exception)
+
+
 def test_own_widths_of_a_function(tmp_path, monkeypatch):
     module = SimpleNamespace(rows=lambda at: (([k], [1, k, 2], 0.5) for k in range(at, 3)))
     monkeypatch.setitem(sys.modules, "my_rows", module)
@@ -605,6 +649,39 @@ def test_words_of_errors_stay_on_the_client(tmp_path, shop, caplog):
     assert state.members["north"].faults["ValueError"] >= 2
     assert "1000000000" not in json.dumps(read_run(state.folder))
     assert Memory.load(tmp_path / "north", "north", shop).position == 0
+
+
+@pytest.fixture
+def levels_as_before():
+    yield
+    LOG.setLevel("INFO")
+    update_console_handler(level="INFO", timestamps=False)
+
+
+@pytest.mark.usefixtures("levels_as_before")
+@pytest.mark.parametrize(
+    ("level", "there", "missing"),
+    [
+        ("DEBUG", ["upload 0 of north: 10 rows", "sends uploads [0]", "Traceback"], []),
+        (
+            "INFO",
+            ["round 1, mean loss", "is node 1", "could not answer"],
+            ["upload 0", "Traceback"],
+        ),
+        ("WARNING", ["ValueError; asked again"], ["round 1"]),
+        ("ERROR", ["could not answer: there is no table"], ["asked again"]),
+    ],
+)
+def test_logs_have_levels(tmp_path, shop, caplog, level, there, missing):
+    good = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north"}
+    bad = good | {"client": "south", "data": "/no/table.csv"}
+    settings = replace(shop, log_level=level, passes=0, rounds=2)
+    set_level(level)  # as the server's process does
+    run_in_process(settings, {1: good, 2: bad})
+    for words in there:
+        assert words in caplog.text
+    for words in missing:
+        assert words not in caplog.text
 
 
 def test_a_node_without_a_state_folder_says_so(tmp_path, shop):

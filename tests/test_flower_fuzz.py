@@ -14,6 +14,7 @@ from fedres.core.messages import Upload
 from fedres.core.receipts import number_of
 from fedres.flower import checks, run_folder
 from fedres.flower.app_settings import AppSettings
+from fedres.flower.log import LOG
 from fedres.flower.server_state import ServerState, TaskUnderWay
 from fedres.flower.wire import Reply, Sent
 
@@ -27,6 +28,7 @@ HUGE = "9" * 400
 def no_wait_for_the_disk(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
     monkeypatch.setattr(run_folder, "SYNCHRONOUS", "OFF")
+    monkeypatch.setattr(LOG, "disabled", True)  # a warning for each of very many
 
 
 def a_server(tmp_path, **changes):

@@ -1097,6 +1097,7 @@ def test_the_cost_of_a_reply_is_that_of_its_client_alone(tmp_path, monkeypatch):
         ({"width-global": 3, "width-local": 2, "rounds": 0, "passes": 0}, "never stop"),
         ({"width-global": 3, "width-local": 2, "eta": 0.0}, "eta must be positive"),
         ({"width-global": 3, "width-local": 2, "rounds": -1}, "negative"),
+        ({"width-global": 3, "width-local": 2, "log-level": "LOUD"}, "DEBUG, INFO"),
         ({"width-global": 3, "width-local": 2, "classes": '["a"]'}, "2 to 1000 different"),
         ({"width-global": 3, "width-local": 2, "classes": "a,b"}, "JSON list"),
         ({"width-global": 3, "width-local": 2, "classes": '["a", "b", "c"]'}, "logistic"),

@@ -41,6 +41,12 @@ def squared(experts, switching=0.0):
     return new_mixture(SQUARED.number, LABELS, 1, experts, switching)
 
 
+def test_exp_of_nan_is_nan():
+    assert np.isnan(elementary.exp(np.nan))
+    assert np.isnan(elementary.exp(np.array([np.nan, 1.0]))[0])
+    assert np.isnan(compiled(elementary.exp)(np.nan))
+
+
 @given(st.floats(1e-300, 1e300))
 def test_log(x):
     found = elementary.log(x)
@@ -193,14 +199,16 @@ def test_compiled_and_not_compiled_have_the_same_bits(federation, loss):
     np.testing.assert_array_equal(fast.expert_weights, slow.expert_weights)
 
 
-def test_losses_are_those_of_the_predictions_where_clients_rest():
+@pytest.mark.parametrize("loss", [SQUARED, LOGISTIC])
+def test_losses_are_those_of_the_predictions_where_clients_rest(loss):
     rng = np.random.default_rng(0)
     x, client = rng.normal(size=(30, 3)), np.repeat(["ann", "bob"], [20, 10])
-    own = fedres.Federation.from_arrays(x, x, rng.normal(size=30), client)
-    run = fedres.simulate(own, "mixture", shuffle=False, client_weight=[1, 2])
+    y = rng.normal(size=30)
+    own = fedres.Federation.from_arrays(x, x, np.sign(y) if loss is LOGISTIC else y, client)
+    run = fedres.simulate(own, "mixture", shuffle=False, client_weight=[1, 2], loss=loss)
     y = [own.train.y[:20], own.train.y[20:]]
     losses = [
-        (row[np.isfinite(row)] - labels) ** 2
+        loss.value(row[np.isfinite(row)], labels)
         for row, labels in zip(run.predictions, y, strict=True)
     ]
     np.testing.assert_allclose(run.loss_by_client, [part.mean() for part in losses], rtol=1e-6)

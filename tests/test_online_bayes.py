@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
 from fedres import FedResClassifier, FedResRegressor, load_model
-from fedres.tables import empirical_bayes
-from fedres.tables.empirical_bayes import Arrow, labels_of, solve_for
+from fedres.tables import arrow, empirical_bayes
+from fedres.tables.arrow import Arrow
+from fedres.tables.empirical_bayes import labels_of, solve_for
 from fedres.tables.estimator import in_range
 from fedres.tables.sgd_tuning import Encoded
 
@@ -73,7 +74,7 @@ def test_rows_one_by_one_are_rows_in_one_call(seed, wide, keep):
     data = rows(120, seed=seed)
     with pytest.MonkeyPatch.context() as patch:
         if wide:
-            patch.setattr(empirical_bayes, "WHOLE_ROOT", 0)
+            patch.setattr(arrow, "WHOLE_ROOT", 0)
         one, many = (FedResRegressor(forgetting_factor=keep).fit(*part(data, 60)) for _ in range(2))
     assert one._posterior.is_whole != wide
     many.partial_fit(*part(data, 60, 120))
@@ -127,7 +128,7 @@ def test_new_clients_begin_at_the_shared_model_and_are_less_sure():
 @pytest.mark.parametrize("wide", [False, True])
 def test_going_on_is_nearly_as_good_as_a_new_fit(wide, monkeypatch):
     if wide:
-        monkeypatch.setattr(empirical_bayes, "WHOLE_ROOT", 0)
+        monkeypatch.setattr(arrow, "WHOLE_ROOT", 0)
     data, new = rows(800), rows(2000, seed=1)
 
     def error(model):
@@ -154,7 +155,7 @@ def test_learn_one_is_partial_fit_of_one_row():
 @pytest.mark.parametrize("wide", [False, True])
 def test_classes_go_on(classes, wide, monkeypatch, tmp_path):
     if wide:
-        monkeypatch.setattr(empirical_bayes, "WHOLE_ROOT", 0)
+        monkeypatch.setattr(arrow, "WHOLE_ROOT", 0)
     X, y, client = rows(3000)
     label = np.digitize(y, [0.0, 1.5][: classes - 1])
     half = FedResClassifier().fit(X[:500], label[:500], client[:500])

@@ -19,6 +19,8 @@ OF_TABLES = (
     "ignore",
     "solver",
     "shared_",
+    "latent",
+    "item",
     "seed",
 )
 
@@ -48,6 +50,8 @@ def compare(
     ignore: Annotated[str | None, shared.IGNORE] = None,
     solver: Annotated[str | None, shared.SOLVER] = None,
     shared_: Annotated[str, shared.SHARED] = "auto",
+    latent: Annotated[int | None, shared.LATENT] = None,
+    item: Annotated[str | None, shared.ITEM] = None,
     seed: Annotated[int, shared.SEED] = 0,
 ) -> None:
     """Compare Independent, Central, FedRes and their mixture: does personal + shared pay?
@@ -65,9 +69,11 @@ def compare(
             raise ValueError("--client is given without --label: name the column to predict")
         if report is not None:
             shared.refuse_unwritable(report)
-        columns = shared.ColumnOptions(client, label, time, categorical, local, global_, ignore)
+        columns = shared.ColumnOptions(
+            client, label, time, categorical, local, global_, ignore, item
+        )
         rows = columns.read(Path(data))
-        model = columns.estimator(rows.y, task, solver, shared_, seed)
+        model = columns.estimator(rows.y, task, solver, shared_, seed, latent)
         with shared.quiet():
             readings = shared.how_columns_are_read(rows, model, json)
             found: Any = run(rows, model=model, seed=seed, progress=True)

@@ -31,6 +31,8 @@ def fit(
     ] = AUTO,
     solver: Annotated[str | None, shared.SOLVER] = None,
     shared_: Annotated[str, shared.SHARED] = AUTO,
+    latent: Annotated[int | None, shared.LATENT] = None,
+    item: Annotated[str | None, shared.ITEM] = None,
     seed: Annotated[int, shared.SEED] = 0,
     report: Annotated[Path | None, shared.REPORT] = None,
     json: Annotated[bool, shared.JSON] = False,
@@ -50,9 +52,9 @@ def fit(
     refuse_foreign(out)
     if report is not None:
         shared.refuse_unwritable(report)
-    columns = shared.ColumnOptions(client, label, time, categorical, local, global_, ignore)
+    columns = shared.ColumnOptions(client, label, time, categorical, local, global_, ignore, item)
     rows = columns.read(table)
-    model = columns.estimator(rows.y, task, solver, shared_, seed)
+    model = columns.estimator(rows.y, task, solver, shared_, seed, latent)
     with shared.quiet():
         readings = shared.how_columns_are_read(rows, model, json)
         found = compare_on_table(rows, model=model, seed=seed, progress=True)
@@ -73,7 +75,9 @@ def fit(
         "global_features": model.encoder_.width_global,
         "local_features": model.encoder_.width_local,
         **chosen,
+        "latent": model.latent_,
         "shared_because": shared.shared_because(found, saved),
+        "tastes_because": shared.tastes_because(model),
     }
     shared.show(found, table, report, json, readings, summary)
 

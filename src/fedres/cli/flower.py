@@ -83,7 +83,7 @@ def init(
     )
     if names := settings.class_names:
         shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-        print(f"Labels are {len(names)} classes:         {shown}")
+        print(f"{f'Labels are {len(names)} classes:':29}{shown}")
     else:
         print("Labels are numbers.")
     if settings.features:
@@ -157,6 +157,22 @@ def status(
 
 
 @app.command()
+def model(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    out: Annotated[Path, typer.Argument(help="Folder for the model.")],
+) -> None:
+    """Write the newest global model of a run, also of one under way: for clients without rows yet.
+
+    Example: fedres flower model run shared && fedres predict shared new.csv
+    """
+    from fedres.flower.model_folder import write_newest
+    from fedres.tables.storage import refuse_foreign
+
+    refuse_foreign(out)
+    print(f"{out}: the global model after {write_newest(out, run)} uploads.")
+
+
+@app.command()
 def metrics(
     run: Annotated[Path, typer.Argument(help="The run's folder.")],
     port: Annotated[int, typer.Option(help="Of 127.0.0.1.")] = 9464,
@@ -208,13 +224,15 @@ def reset(
 ) -> None:
     """Let a client begin again, on its own machine: its state is damaged, or its table changed.
 
-    Example: fedres flower reset /var/lib/fedres/clinic-3
+    Example: fedres flower reset /var/lib/fedres/state/clinic-3
     """
     from fedres.flower.reset import reset as set_aside
 
     old = set_aside(folder)
-    print("The client begins with an empty local model, and with its first row, which the server")
-    print("learns from once more. " + (f"Its old state: {old}" if old else "It had no state."))
+    print("The client begins with an empty local model and its first row. In a run under way, the")
+    print("server learns from its rows once more.")
+    if old:
+        print(f"Its old state: {old}")
 
 
 @app.command()

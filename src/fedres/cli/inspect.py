@@ -56,8 +56,8 @@ def _whole(folder: Path) -> dict[str, Any]:
         "task": "classes" if hasattr(model, "predict_proba") else "numbers",
         **({"classes": model.classes_.tolist()} if hasattr(model, "predict_proba") else {}),
         "columns": getattr(model, "columns_", {"client": model.client}),
-        "global": {"features": encoder.width_global, "columns": _columns(encoder, "global_")},
-        "local": {"features": encoder.width_local, "columns": _columns(encoder, "local")},
+        "global": {"features": encoder.width_global, "columns": _names(encoder, "global_columns")},
+        "local": {"features": encoder.width_local, "columns": _names(encoder, "local_columns")},
         "method": model.method,
         "solver": getattr(model, "solver_", "sgd"),
         "variance": _variance(model),
@@ -82,11 +82,11 @@ def _variance(model: Any) -> list[dict[str, Any]] | None:
     return found
 
 
-def _columns(encoder: Any, side: str) -> list[str] | None:
+def _names(encoder: Any, side: str) -> list[str] | None:
     """The names of a side's columns; a model that began with single dicts has no list of them."""
-    if not hasattr(encoder, "columns"):
+    if not hasattr(encoder, side):
         return None
-    return [encoder.columns[i].name for i in getattr(encoder, side)]
+    return [column.name for column in getattr(encoder, side)]
 
 
 def _id(folder: Path, client: str) -> int | str:

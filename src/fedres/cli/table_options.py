@@ -44,6 +44,12 @@ SHARED = typer.Option(
     help="Shared model: linear, trees, or auto for what is better on rows left out of training.",
     rich_help_panel=PANEL,
 )
+LATENT = typer.Option(
+    help="How many tastes a client has for items, such as 8 (with --item).", rich_help_panel=PANEL
+)
+ITEM = typer.Option(
+    help="Column that names the item of a row, for --latent.", rich_help_panel=PANEL
+)
 SEED = typer.Option(
     help="Decides which rows are held out, and the order of passes.", rich_help_panel=PANEL
 )
@@ -62,6 +68,7 @@ class ColumnOptions(NamedTuple):
     local: str | None
     global_: str | None
     ignore: str | None
+    item: str | None = None
 
     def read(self, path: Path) -> "Table":
         """Read a table to learn from."""
@@ -74,12 +81,18 @@ class ColumnOptions(NamedTuple):
                 client=self.client,
                 label=self.label,
                 time=self.time,
-                categorical=_listed(self.categorical) or (),
+                categorical=[*(_listed(self.categorical) or ()), *filter(None, [self.item])],
             )
         return rows if self.ignore is None else rows.without(_listed(self.ignore) or ())
 
     def estimator(
-        self, y: Any, task: str | None, solver: str | None, shared: str, seed: int
+        self,
+        y: Any,
+        task: str | None,
+        solver: str | None,
+        shared: str,
+        seed: int,
+        latent: int | None = None,
     ) -> Any:
         """The estimator they ask for."""
         from fedres.tables.judging import estimator_for
@@ -92,6 +105,8 @@ class ColumnOptions(NamedTuple):
             local_features=_listed(self.local),
             global_features=_listed(self.global_),
             shared=shared,
+            latent=latent,
+            item=self.item,
             random_state=seed,
             **({} if solver is None else {"solver": solver}),
         )
@@ -111,6 +126,7 @@ def how_columns_are_read(rows: "Table", model: Any, as_json: bool) -> "list[Colu
         categorical=model.categorical_features,
         local=model.local_features,
         global_=model.global_features,
+        item=model.item,
     )
     columns = readings(encoder, rows.frame, model.categorical_features)
     if not as_json:
@@ -151,6 +167,8 @@ def show(
         print_verdict(verdict, shown(table).name)
         if because := shared_because(verdict, model.get("method", "fedres")):
             print(because)
+        if because := model.get("tastes_because") or tastes_because(verdict.model):
+            print(because)
         if model:
             print(f"Saved in {model['model']}: {saved(verdict, model['method'])}.")
     if report is not None:
@@ -169,6 +187,20 @@ def shared_because(verdict: "TableComparison", method: Any) -> str | None:
 
     taken = verdict.chosen[method]["shared"]
     return which_shared(verdict.shared_losses[method], taken)
+
+
+def tastes_because(model: Any) -> str | None:
+    """How many tastes clients of a model have, and why; None if it was not asked for any."""
+    from fedres.tables.verdict_words import which_tastes
+
+    if model is None or model.latent is None:
+        return None
+    losses = {
+        trial["taste_strength"]: trial["loss"]
+        for trial in model.validation_
+        if "taste_strength" in trial
+    }
+    return which_tastes(losses, model.latent_)
 
 
 def saved(verdict: "TableComparison", method: str) -> str:

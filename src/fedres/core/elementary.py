@@ -66,7 +66,8 @@ def exp(x: Any) -> Any:
     x = np.minimum(np.maximum(np.float64(1.0) * x, -700.0), 700.0)
     turns = np.floor(x * LOG2_E + 0.5)
     rest = (x - turns * LN2_HIGH) - turns * LN2_LOW
-    return polynomial(EXP_SERIES, rest) * TWO_TO[np.int32(turns) + 1022]
+    # NaN, of which `fmax` makes a number, must not be a place in a table.
+    return polynomial(EXP_SERIES, rest) * TWO_TO[np.int32(np.fmax(turns, -1022.0)) + 1022]
 
 
 def exp_of_small(x: Any) -> Any:

@@ -12,6 +12,7 @@ from fedres.core.rule import Rule
 from fedres.core.sgd import ALIGNMENTS
 from fedres.core.steps import Adaptive
 from fedres.flower.jury import JURIES
+from fedres.flower.log import check_level
 
 MOST_CLASSES = 1000
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
@@ -48,6 +49,9 @@ class AppSettings:
     alignment: str = "arrival"
     radius: float = 100.0
     residual_bits: int = 32
+    # Whether each client mixes FedRes with a model of its own and the shared one, see
+    # `fedres.flower.own_mixture`: what it leaves behind then predicts so. Nothing of it is sent.
+    mix: bool = False
     label_low: float = -1.0  # range of labels as the models see them; others are refused
     label_high: float = 1.0
     feature_limit: float = 10.0  # clients clip features to this size; larger ones are refused
@@ -70,6 +74,7 @@ class AppSettings:
     jury: str = "own-history"
     history: int = 1000  # old global models, for the alignments other than ``arrival``
     folder: str = "run"  # on the server: checkpoint, log, model and report
+    log_level: str = "INFO"  # what the logs leave out: see `fedres.flower.log`
     resume: bool = False  # whether to go on from the checkpoint in that folder
 
     def __post_init__(self) -> None:
@@ -84,6 +89,7 @@ class AppSettings:
                 f"{len(self.class_names)} classes are told apart by the logistic loss, not by "
                 f"loss={self.loss!r}"
             )
+        check_level(self.log_level)
         if self.jury not in JURIES:
             raise ValueError(f"jury must be one of {', '.join(JURIES)}, not {self.jury!r}")
         if not 1 <= self.rows_per_message <= MOST_ROWS:

@@ -12,6 +12,7 @@ from flwr.clientapp import ClientApp
 from fedres.core.files import locked
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import ClientState
+from fedres.flower.log import LOG, set_level
 from fedres.flower.model_folder import write_personal
 from fedres.flower.own_columns import own_settings
 from fedres.flower.samples import open_source
@@ -28,10 +29,15 @@ def train(message: Message, context: Context) -> Message:
     node = context.node_config
     client = client_name(node, context.node_id)
     try:
-        reply = _work(message, AppSettings.from_config(context.run_config), node, client)
+        settings = AppSettings.from_config(context.run_config)
+        set_level(str(node.get("log-level", settings.log_level)))
+        reply = _work(message, settings, node, client)
     except Exception as error:
-        # The words stay here, where they may quote data; the server learns only the kind.
-        logging.getLogger("flwr").exception("fedres: client %s could not answer", client)
+        # The words stay here, where they may quote data; the server learns only the kind. Where the
+        # error is one of ours, they say what to do; how it came about is for others.
+        LOG.error("fedres: client %s could not answer: %s", client, error)
+        level = logging.DEBUG if isinstance(error, ValueError) else logging.ERROR
+        LOG.log(level, "fedres: where that was", exc_info=True)
         reply = Reply(client, error=type(error).__name__)
     return Message(content_of(reply), reply_to=message)
 
@@ -52,6 +58,11 @@ def _work(message: Message, settings: AppSettings, node: Mapping[str, Any], clie
         settings = own_settings(settings, node, client, folder)
         state = ClientState(settings, client, folder, open_source(settings, node, client, folder))
         reply = state.work(task)
+        LOG.debug(
+            "fedres: %s sends uploads %s; the next row is %d%s", client,
+            [sent.number for sent in reply.sent], state.memory.position,
+            ", which is not there" if reply.done else "",
+        )  # fmt: skip
         if settings.features and (task.last or reply.done or state.memory.next % OFTEN == 1):
             write_personal(folder / "model", settings, state.memory)
         return reply
@@ -62,7 +73,7 @@ def client_name(node: Mapping[str, Any], node_id: int) -> str:
     if "client" in node:
         name = str(node["client"])
         if not fit_name(name):
-            logging.getLogger("flwr").error(
+            LOG.error(
                 "fedres: the server will refuse the name %r: client in --node-config must have 1 "
                 "to %d printable letters", name, LONGEST_NAME,
             )  # fmt: skip

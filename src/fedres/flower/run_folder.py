@@ -110,6 +110,11 @@ class Checkpoint:
             connection.execute("ROLLBACK")
             raise
 
+    def describe(self, settings: Mapping[str, Any]) -> None:
+        """Note the settings of the run, once: they are long."""
+        text = json.dumps(settings)
+        self._connection.execute("REPLACE INTO run VALUES ('settings', ?)", (text,))
+
     def orders(self) -> list[Order]:
         """What operators have asked for and is not yet done."""
         found = self._connection.execute("SELECT id, what, client FROM orders ORDER BY id")
@@ -124,9 +129,7 @@ class Checkpoint:
             facts = _facts(self._connection)
             if facts is None:
                 raise sqlite3.DatabaseError("it holds no run")
-            values = dict(self._connection.execute("SELECT * FROM run WHERE name != 'facts'"))
-            if any(zlib.crc32(values[name]) != known for name, known in facts["sums"].items()):
-                raise sqlite3.DatabaseError("a checksum differs")
+            arrays = _arrays(self._connection, facts)
             facts["members"] = _members(self._connection)
             old = dict(self._connection.execute("SELECT * FROM old ORDER BY version"))
             jury = dict(
@@ -134,8 +137,14 @@ class Checkpoint:
                     "SELECT name, rows FROM jury WHERE length(rows) > 0 ORDER BY id"
                 )
             )
-        arrays = {name: _floats(value) for name, value in values.items()}
         return facts, arrays, {version: _floats(weights) for version, weights in old.items()}, jury
+
+
+def _arrays(connection: sqlite3.Connection, facts: Facts) -> dict[str, F32]:
+    values = dict(connection.execute("SELECT * FROM run"))
+    if any(zlib.crc32(values[name]) != known for name, known in facts["sums"].items()):
+        raise sqlite3.DatabaseError("a checksum differs")
+    return {name: _floats(values[name]) for name in facts["sums"]}
 
 
 def _floats(value: bytes) -> F32:
@@ -159,6 +168,20 @@ def read_run(folder: Path, most: int = -1) -> Facts:
             raise ValueError(f"there is no run in {folder}")
         del facts["sums"]
         return {**facts, "members": _members(connection, most)}
+
+
+def read_model(folder: Path) -> tuple[Facts, int, F32]:
+    """The settings of a run, and the newest global model: how many uploads it knows, its weights.
+
+    The run may be under way.
+    """
+    with _reading(folder) as connection:
+        connection.execute("BEGIN")  # one moment of the run
+        facts = _facts(connection)
+        settings = connection.execute("SELECT value FROM run WHERE name = 'settings'").fetchone()
+        if facts is None or settings is None:
+            raise ValueError(f"there is no run in {folder}, or it is of an earlier fedres")
+        return json.loads(settings[0]), facts["version"], _arrays(connection, facts)["weights"]
 
 
 def give_order(folder: Path, what: str, client: str) -> None:

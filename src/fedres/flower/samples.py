@@ -102,7 +102,9 @@ class StoredSource:
         with safe_open(self.path, "numpy") as file:
             labels = file.get_slice("y")
             wanted = _places(position, count, labels.get_shape()[0], self.settings.passes)
-            first, last = (int(wanted.min()), int(wanted.max()) + 1) if len(wanted) else (0, 0)
+            if not len(wanted):
+                return no_rows(self.settings)
+            first, last = int(wanted.min()), int(wanted.max()) + 1
             inside = wanted - first
             widths = {"global": self.settings.width_global, "local": self.settings.width_local}
             x_global, x_local = (_part(file, *side, first, last)[inside] for side in widths.items())
@@ -148,9 +150,22 @@ def _kept(
     return StoredSource(settings, path, key)
 
 
+def no_rows(settings: AppSettings) -> LabelledRows:
+    """What there is where there is nothing."""
+    x_global, x_local = (
+        np.empty((0, width), np.float32) for width in (settings.width_global, settings.width_local)
+    )
+    return x_global, x_local, np.empty(0, np.float32)
+
+
 def encoded(settings: AppSettings, table: Path, client: str) -> LabelledRows:
-    """Features and labels of a client's rows in a table."""
-    read = rows_of(settings, table, client)
+    """Features and labels of a client's rows in a table, which may come later."""
+    from fedres.tables.table_files import NoRowsError
+
+    try:
+        read = rows_of(settings, table, client)
+    except NoRowsError:
+        return no_rows(settings)
     return features(settings, read.frame, read.y)
 
 

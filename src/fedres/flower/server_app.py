@@ -1,6 +1,5 @@
 """The Flower ServerApp: carries tasks and replies between `ServerState` and Flower's grid."""
 
-import logging
 import os
 import threading
 import time
@@ -13,6 +12,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedres.core.files import locked
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_app import RECORD, content_of
+from fedres.flower.log import LOG, set_level
 from fedres.flower.model_folder import write_global
 from fedres.flower.server_state import ServerState
 
@@ -26,6 +26,7 @@ def main(grid: Grid, context: Context) -> None:
     """Run until a stop condition is met."""
     settings = AppSettings.from_config(context.run_config)
     folder = Path(settings.folder)
+    set_level(settings.log_level)
     end_with_parent()
     # What a superlink that died has left behind may still be at work there, for a moment.
     with locked(folder, patience=60, signed=True):
@@ -47,7 +48,7 @@ def end_with_parent(every: float = 1.0) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(every)
-        logging.getLogger("flwr").error("fedres: the superlink is gone; resume the run")
+        LOG.error("fedres: the superlink is gone; resume the run")
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -60,10 +61,9 @@ def serve(grid: Grid, state: ServerState) -> None:
         post.send()
         time.sleep(PAUSE)
         post.collect()
-    log = logging.getLogger("flwr")
-    log.info("fedres: stopped (%s) after round %.1f", reason, state.rounds)
+    LOG.info("fedres: stopped (%s) after round %.1f", reason, state.rounds)
     if absent := state.absent():
-        log.warning("fedres: not waited for, as absent: %s", ", ".join(absent))
+        LOG.warning("fedres: not waited for, as absent: %s", ", ".join(absent))
     post.send(last=True)
     until = time.monotonic() + FAREWELL
     while state.flights and time.monotonic() < until:

@@ -5,7 +5,6 @@ waited for. What a client is told to be safe is on disk first: a task confirms o
 the checkpoint holds.
 """
 
-import logging
 import time
 import uuid
 from collections import Counter, defaultdict, deque
@@ -21,11 +20,11 @@ from fedres.core.receipts import new_epoch
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.checks import RefusedError, checked
 from fedres.flower.global_side import GlobalSide
+from fedres.flower.log import LOG
 from fedres.flower.member import Member
 from fedres.flower.run_folder import Checkpoint, holds_run
 from fedres.flower.wire import Reply, Sent, Task
 
-LOG = logging.getLogger("flwr")
 IN_FLIGHT = 2  # messages a node: it has the next one at hand when it is done with one
 FIRST_REST, LONGEST_REST = 5.0, 300.0  # seconds without a task after a fault, and after many
 DONE_REST = 300.0  # seconds until a client that had no more rows is asked again
@@ -93,6 +92,7 @@ class ServerState:
         self._checkpoint = Checkpoint(folder)
         if settings.resume:
             self._load()
+        self._checkpoint.describe(settings.to_config())
         self._began = clock()
 
     @property
@@ -250,7 +250,7 @@ class ServerState:
             member.repeated += 1
             return
         if sent.number > member.confirmed + FARTHEST:
-            self._refuse(member, "counter too far ahead")
+            self._refuse(client, member, "counter too far ahead")
             return
         # A refused upload is noted too, or the client would send it for ever.
         member.note(sent.number)
@@ -260,12 +260,12 @@ class ServerState:
             upload = checked(sent, client, met, self.settings)
             self._side.apply(client, self.members, upload)
         except RefusedError as error:
-            self._refuse(member, str(error))
+            self._refuse(client, member, str(error))
             return
         except Exception as error:
             # Whatever one client's message brings about, the others' run goes on.
             LOG.exception("fedres: upload %d of %s could not be used", sent.number, client)
-            self._refuse(member, f"error on the server: {type(error).__name__}")
+            self._refuse(client, member, f"error on the server: {type(error).__name__}")
             return
         member.strikes = max(0.0, member.strikes - FORGOTTEN)
         member.applied += 1
@@ -273,8 +273,15 @@ class ServerState:
         member.loss, member.accuracy = sent.loss, sent.accuracy
         alive = max(1, self._alive)
         member.lag = (met - upload.version) / alive
-        self.rounds += 1 / alive
+        before, self.rounds = self.rounds, self.rounds + 1 / alive
         self._watch(sent.loss)
+        LOG.debug(
+            "fedres: upload %d of %s: %d rows, loss %.4f, %.1f rounds late", sent.number, client,
+            len(upload.y), sent.loss, member.lag,
+        )  # fmt: skip
+        if int(self.rounds) > int(before):
+            mean = self._sum / len(self._losses)
+            LOG.info("fedres: round %d, mean loss %.4f", self.rounds, mean)
         self._news[self.version] = {
             "client": client,
             "number": sent.number,
@@ -289,10 +296,13 @@ class ServerState:
             "seconds": round(self.seconds, 3),
         }
 
-    def _refuse(self, member: Member, reason: str) -> None:
+    def _refuse(self, client: str, member: Member, reason: str) -> None:
         member.refused[reason] = member.refused.get(reason, 0) + 1
         member.strikes += 1
         member.ignored |= member.strikes >= self.settings.refusals
+        LOG.warning("fedres: an upload of %s is refused: %s", client, reason)
+        if member.ignored:
+            LOG.warning("fedres: %s is ignored from now on, see `fedres flower forgive`", client)
 
     def _watch(self, loss: float) -> None:
         """The mean loss over the last round, and when it was lowest."""

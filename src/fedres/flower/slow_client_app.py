@@ -1,12 +1,12 @@
 """A ClientApp for nodes that are to be slow, in the demo and in tests."""
 
-import logging
 import time
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedres.flower import client_app
+from fedres.flower.log import LOG
 
 app = ClientApp()
 
@@ -19,5 +19,5 @@ def train(message: Message, context: Context) -> Message:
     if isinstance(wait, int | float):
         time.sleep(max(0, wait))
     else:  # to raise would send the text to the server
-        logging.getLogger("flwr").error("fedres: wait in --node-config is no number: %r", wait)
+        LOG.error("fedres: wait in --node-config is no number: %r", wait)
     return reply

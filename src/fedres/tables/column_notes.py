@@ -105,7 +105,7 @@ def _facts(column: Column, values: Values, is_meant: bool) -> str:
         doubt(column, values, is_meant),
         f"{missing:,} missing" if missing else None,
         "does not vary" if constant else None,
-        _names_rows(column, values),
+        None if is_meant else _names_rows(column, values),
     ]
     return "; ".join(filter(None, facts))
 

@@ -96,6 +96,17 @@ class Number:
         filled[indices == 0] = z
         return Features(counts, indices, filled)
 
+    @property
+    def zero(self) -> float:
+        """What the value 0 becomes."""
+        return -self.mean * self.scale
+
+    def from_zero(self, features: Features) -> Features:
+        """The same features, counted from the value 0 and not from the mean."""
+        return features._replace(
+            values=features.values - np.where(features.indices == 0, np.float32(self.zero), 0)
+        )
+
     def features_of(self, value: Any) -> tuple[list[int], list[float]]:
         """The features of one value: which, and their values."""
         x = as_float(self.name, value)
@@ -234,6 +245,59 @@ class Scaled:
         """The feature of one value: which, and its value."""
         x = as_float(self.name, value)
         return ([0], [x * self.scale]) if abs(x) > 0 else ([], [])
+
+
+@dataclass(frozen=True, eq=False)
+class Tastes:
+    """What clients' factors are multiplied with: those of the item of a row.
+
+    Attributes
+    ----------
+    item
+        The name of the column of items.
+    factors
+        (features of that column, factors).
+
+    Examples
+    --------
+    >>> films = OneHot("film", ("Alien", "Brazil"), missing=False)
+    >>> tastes = Tastes("film", np.float32([[1, 2], [3, 4]]))
+    >>> tastes.of(films.features(np.array(["Brazil", "Clue"])))
+    Features(counts=array([2, 0]), indices=array([0, 1]), values=array([3., 4.], dtype=float32))
+    """
+
+    item: str
+    factors: F32
+
+    @property
+    def name(self) -> str:
+        """What these features are called together."""
+        return f"taste for {self.item}"
+
+    @property
+    def width(self) -> int:
+        """The number of factors."""
+        return int(self.factors.shape[1])
+
+    @property
+    def names(self) -> Iterator[str]:
+        """The names of the features."""
+        yield from (f"{self.name} {k}" for k in range(1, self.width + 1))
+
+    def of(self, items: Features) -> Features:
+        """The factors of every row, given the features of its item."""
+        counts = np.minimum(items.counts, 1)
+        first = (np.cumsum(items.counts) - items.counts)[counts > 0]
+        values = self.factors[items.indices[first]]
+        return Features(
+            self.width * counts, np.tile(np.arange(self.width), len(first)), values.ravel()
+        )
+
+    def of_one(self, items: tuple[list[int], list[float]]) -> tuple[list[int], list[float]]:
+        """The factors of one row, given the features of its item."""
+        if not items[0]:
+            return [], []
+        return list(range(self.width)), self.factors[items[0][0]].tolist()
 
 
 Column = Number | OneHot | Hashed | Scaled

@@ -95,7 +95,9 @@ def compare(
     from fedres.tables.judging import compare_on_table
 
     named = getattr(model, "categorical_features", None) or ()
-    table = _table(data, of_table, [named] if isinstance(named, str) else named)
+    item = getattr(model, "item", None)
+    categories = [*([named] if isinstance(named, str) else named), *([item] if item else [])]
+    table = _table(data, of_table, categories)
     return compare_on_table(table, **_given(on_table), progress=progress)
 
 

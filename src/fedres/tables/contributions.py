@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from fedres.core.types import F64, I64, Matrix
-from fedres.tables.columns import Column
-from fedres.tables.empirical_bayes import only
+from fedres.tables.columns import Column, Tastes
+from fedres.tables.csr_sides import only
 from fedres.tables.online_models import OnlineModels
 
 Parts = dict[tuple[str, str], F64]
@@ -15,7 +15,7 @@ Parts = dict[tuple[str, str], F64]
 
 def linear_parts(
     models: OnlineModels,
-    columns: tuple[Sequence[Column], Sequence[Column]],
+    columns: tuple[Sequence[Column], Sequence[Column | Tastes]],
     views: tuple[Matrix, Matrix],
     client: I64,
 ) -> Parts:

@@ -2,15 +2,16 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from glob import escape
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy import sparse
 
 from fedres.core.feature_limit import clipped
-from fedres.core.types import F32, Matrix
+from fedres.core.types import F32, I64, Matrix
 from fedres.tables.cell_values import are_numbers
 from fedres.tables.column_notes import ColumnWarning, doubt
 from fedres.tables.columns import (
@@ -19,6 +20,7 @@ from fedres.tables.columns import (
     Features,
     Number,
     Scaled,
+    Tastes,
     describe,
     learn_categories,
     recall,
@@ -29,7 +31,7 @@ from fedres.tables.view_columns import ViewColumns
 LOCAL_FEATURES = 32
 TINY = float(np.finfo(np.float32).tiny)
 Names = Sequence[str] | str
-EstimatorMethod = Literal["fedres", "independent", "central"]
+EstimatorMethod = Literal["fedres", "independent", "central", "mixture"]
 
 
 class EncodedTable(NamedTuple):
@@ -61,6 +63,12 @@ class Encoder:
         Which of the columns are in each view, by number.
     limit_global
         Global features are clipped to this size; None to leave them as they are.
+    from_zero
+        Which of the local columns of numbers local models count from 0, and not from the mean.
+    item
+        Which of the columns names the items that clients have tastes for; None if there are none.
+    tastes
+        Factors of these items, which are local features then; None before they are learned.
 
     Examples
     --------
@@ -82,6 +90,9 @@ class Encoder:
     global_: tuple[int, ...]
     local: tuple[int, ...]
     limit_global: float | None = None
+    item: int | None = None
+    from_zero: tuple[int, ...] = ()
+    tastes: Tastes | None = field(default=None, compare=False)
 
     @classmethod
     def fit(
@@ -91,6 +102,7 @@ class Encoder:
         categorical: Names | None = None,
         local: Names | None = None,
         global_: Names | None = None,
+        item: str | None = None,
     ) -> "Encoder":
         """Learn from rows how to encode them.
 
@@ -107,6 +119,8 @@ class Encoder:
             sparse matrix the 32 columns used most.
         global_
             Columns of the global view; all if None.
+        item
+            The column of items that clients have tastes for; None if there is none.
         """
         rows = Input(X)
         if not (len(rows) and rows.names):
@@ -114,7 +128,8 @@ class Encoder:
                 f"there are {len(rows)} rows of {len(rows.names)} columns to learn from: "
                 "give at least one of each"
             )
-        as_category = set(rows.matching(categorical or (), "categorical"))
+        items = [] if item is None else rows.matching([escape(item)], "item")
+        as_category = {*rows.matching(categorical or (), "categorical"), *items}
         in_global = rows.matching("*" if global_ is None else global_, "global")
         in_local = None if local is None else rows.matching(local, "local")
         columns: list[Column]
@@ -122,6 +137,7 @@ class Encoder:
             columns, usual = _learn_scales(rows, as_category), _most_used(rows)
         else:
             named = {*in_global, *in_local} if in_local is not None else set(rows.names)
+            named.update(items)
             columns = [
                 Number.learn(name, rows[name])
                 if name not in as_category and are_numbers(rows[name])
@@ -140,7 +156,8 @@ class Encoder:
             tuple(sorted(number[name] for name in side))
             for side in (in_global, usual if in_local is None else in_local)
         )
-        return cls(rows.source, tuple(columns), global_numbers, local_numbers)
+        of_item = number[items[0]] if items else None
+        return cls(rows.source, tuple(columns), global_numbers, local_numbers, item=of_item)
 
     @property
     def width_global(self) -> int:
@@ -167,6 +184,17 @@ class Encoder:
         """The columns that hold categories."""
         return [column.name for column in self.columns if isinstance(column, Category)]
 
+    @property
+    def global_columns(self) -> list[Column]:
+        """The columns of the global view."""
+        return [self.columns[i] for i in self.global_]
+
+    @property
+    def local_columns(self) -> list[Column | Tastes]:
+        """The columns of the local view."""
+        own: list[Column | Tastes] = [self.columns[i] for i in self.local]
+        return own if self.tastes is None else [*own, self.tastes]
+
     def of_method(self, method: EstimatorMethod) -> "Encoder":
         """The same columns, in the views of one half of FedRes if `method` is one."""
         if method == "central":
@@ -174,6 +202,12 @@ class Encoder:
         if method == "independent":
             return replace(self, global_=(), local=tuple(sorted({*self.global_, *self.local})))
         return self
+
+    @property
+    def only_local(self) -> I64:
+        """The features of the local view, by number, that the global one lacks."""
+        shared = set(self.names_global)
+        return np.array([i for i, name in enumerate(self.names_local) if name not in shared], int)
 
     def transform(self, X: Any) -> tuple[Matrix, Matrix]:
         """Global and local features of rows: arrays, or CSR matrices where they are wide."""
@@ -196,11 +230,10 @@ class Encoder:
             x = rows.x
             x = sparse.csr_array((x.data * self._scales[x.indices], x.indices, x.indptr), x.shape)
             return EncodedTable(len(rows), {}, x)
-        used = {*self.global_, *self.local}
         features = {
             i: column.features(rows[column.name])
             for i, column in enumerate(self.columns)
-            if not isinstance(column, Scaled) and i in used
+            if not isinstance(column, Scaled) and i in self._used
         }
         return EncodedTable(len(rows), features)
 
@@ -209,32 +242,55 @@ class Encoder:
         if (x := table.csr) is not None:
             return self._limited(x[:, list(self.global_)]), x[:, list(self.local)]
         rows, features, _ = table
+        own = [
+            column.from_zero(features[i])
+            if i in self.from_zero and isinstance(column := self.columns[i], Number)
+            else features[i]
+            for i in self.local
+        ]
         return (
             self._limited(self._global.matrix([features[i] for i in self.global_], rows)),
-            self._local.matrix([features[i] for i in self.local], rows),
+            self._local.matrix([*own, self.tastes.of(features[self.item])], rows)
+            if self.tastes is not None and self.item is not None
+            else self._local.matrix(own, rows),
         )
 
     def transform_one(self, row: Mapping[str, Any]) -> tuple[Matrix, Matrix]:
         """Global and local features of one row, values by column; what it lacks is missing."""
         features = {
-            i: self.columns[i].features_of(row.get(self.columns[i].name))
-            for i in {*self.global_, *self.local}
+            i: self.columns[i].features_of(row.get(self.columns[i].name)) for i in self._used
         }
+        own = [self._own_of_one(i, features[i]) for i in self.local]
+        if self.tastes is not None and self.item is not None:
+            own.append(self.tastes.of_one(features[self.item]))
         return (
             self._limited(self._global.row([features[i] for i in self.global_])),
-            self._local.row([features[i] for i in self.local]),
+            self._local.row(own),
         )
+
+    def _own_of_one(
+        self, i: int, features: tuple[list[int], list[float]]
+    ) -> tuple[list[int], list[float]]:
+        column = self.columns[i]
+        if i not in self.from_zero or not isinstance(column, Number):
+            return features
+        (first, *rest), indices = features[1], features[0]
+        return indices, [first - column.zero, *rest]
 
     def _limited(self, x: Matrix) -> Matrix:
         return x if self.limit_global is None else clipped(x, self.limit_global)
 
     @cached_property
     def _global(self) -> ViewColumns:
-        return ViewColumns.of([self.columns[i] for i in self.global_])
+        return ViewColumns.of(self.global_columns)
 
     @cached_property
     def _local(self) -> ViewColumns:
-        return ViewColumns.of([self.columns[i] for i in self.local])
+        return ViewColumns.of(self.local_columns)
+
+    @cached_property
+    def _used(self) -> set[int]:
+        return {*self.global_, *self.local, *(() if self.item is None else (self.item,))}
 
     @cached_property
     def _scales(self) -> F32:
@@ -243,12 +299,16 @@ class Encoder:
     def to_dict(self) -> dict[str, Any]:
         """The encoder as plain JSON."""
         limit = {} if self.limit_global is None else {"limit_global": self.limit_global}
+        item = {} if self.item is None else {"item": self.item}
+        from_zero = {"from_zero": list(self.from_zero)} if self.from_zero else {}
         return {
             "source": self.source,
             "columns": [describe(column) for column in self.columns],
             "global": list(self.global_),
             "local": list(self.local),
             **limit,
+            **item,
+            **from_zero,
         }
 
     @classmethod
@@ -258,10 +318,11 @@ class Encoder:
             columns = tuple(map(recall, stored["columns"]))
             in_global, in_local = (tuple(map(int, stored[side])) for side in ("global", "local"))
             limit = stored.get("limit_global")
-            encoder = cls(stored["source"], columns, in_global, in_local, limit)
+            item, from_zero = stored.get("item"), tuple(map(int, stored.get("from_zero", ())))
+            encoder = cls(stored["source"], columns, in_global, in_local, limit, item, from_zero)
             known = stored["source"] in get_args(InputKind) and encoder.to_dict() == stored
             known &= limit is None or limit > 0
-            if not known or not {*in_global, *in_local} <= set(range(len(columns))):
+            if not known or not encoder._used <= set(range(len(columns))):
                 raise ValueError("it was not written so")
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"this is not a stored encoder: {error!r}") from None

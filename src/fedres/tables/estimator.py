@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, get_args
 
@@ -15,20 +16,26 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from fedres.core.losses import LOSSES
 from fedres.core.types import F32, F64, I64, Matrix
 from fedres.simulation.settings import choose
+from fedres.tables.arrow import Arrow, TooWideError
 from fedres.tables.cell_values import as_floats, place_of, unfit
 from fedres.tables.client_ids import Clients
+from fedres.tables.columns import Tastes
 from fedres.tables.contributions import linear_parts
 from fedres.tables.dict_encoder import DictEncoder
-from fedres.tables.empirical_bayes import Groups, TooWideError, models_of, train
+from fedres.tables.empirical_bayes import Solution, models_of, train
 from fedres.tables.encoder import EncodedTable, Encoder, EstimatorMethod, Names
 from fedres.tables.input_rows import as_pandas
 from fedres.tables.labels import FARTHEST, Labels
+from fedres.tables.mixed_models import MixedModels
 from fedres.tables.online_models import ModelShape, OnlineModels, SparseRow
+from fedres.tables.origins import counted_from, nearer_to_zero, zeros_of
 from fedres.tables.posterior import Posterior
 from fedres.tables.read_table import Table
 from fedres.tables.sgd_tuning import DEFAULT, Encoded, Trial, or_default, tune_and_train
 from fedres.tables.shared_models import SharedModel, features_seen, seen_part
 from fedres.tables.shared_training import train_foreign, train_trees
+from fedres.tables.tastes import Items, train_tastes
+from fedres.tables.weight_groups import Groups
 from fedres.tables.weights import LocalModels, Weights, unpack
 
 if TYPE_CHECKING:
@@ -50,6 +57,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     validation_: list[dict[str, Any]]
     solver_: str
     shared_: str
+    latent_: int
     _posterior: Posterior | None = None
     _shared: tuple[SharedModel, ...] = ()  # none where the shared model is linear
 
@@ -64,6 +72,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         shared: SharedKind | Any = "linear",
         solver: Solver = "auto",
         offset: str | None = None,
+        latent: int | None = None,
+        item: str | None = None,
         forgetting_factor: float = 1.0,
         eta: float | None = None,
         shrinkage: float | None = None,
@@ -78,6 +88,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.shared = shared
         self.solver = solver
         self.offset = offset
+        self.latent = latent
+        self.item = item
         self.forgetting_factor = forgetting_factor
         self.eta = eta
         self.shrinkage = shrinkage
@@ -185,6 +197,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         import pandas as pd
 
         check_is_fitted(self)
+        if self.method == "mixture":
+            raise ValueError("contributions are of a sum of models, which a mixture is not")
         if self._labels.outputs > 1:
             raise ValueError(
                 f"contributions are of numbers or of two classes, not of {self._labels.outputs}"
@@ -193,8 +207,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         numbers, views = self._clients.find(client, table.shape[0]), self._views(table)
         encoder = self.encoder_
         assert isinstance(encoder, Encoder)
-        columns = [[encoder.columns[i] for i in side] for side in (encoder.global_, encoder.local)]
-        parts = linear_parts(self._models, (columns[0], columns[1]), views, numbers)
+        columns = encoder.global_columns, encoder.local_columns
+        parts = linear_parts(self._models, columns, views, numbers)
         if self._shared:
             parts["shared", self.shared_] = self._shared_scores(views[0])[0].astype(np.float64)
         scale, begin = self._labels.units
@@ -222,13 +236,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         encoder = self.encoder_
         assert isinstance(encoder, Encoder)
         return Groups.of(
-            *(
-                None if method == self.method else [encoder.columns[i] for i in numbers]
-                for method, numbers in (
-                    ("independent", encoder.global_),
-                    ("central", encoder.local),
-                )
-            )
+            None if self.method == "independent" else encoder.global_columns,
+            None if self.method == "central" else encoder.local_columns,
         )
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -268,12 +277,18 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             categorical=self.categorical_features,
             local=self.local_features,
             global_=self.global_features,
+            item=self.item,
         )
         self.encoder_, self._clients = encoder.of_method(self.method), Clients()
         return begun
 
     def _prepare(self, X: Any, y: Any, client: Any, sample_weight: Any = None) -> "Prepared":
         """Forget everything and learn encoder, labels and clients: all but the models."""
+        if self.method == "mixture":
+            raise ValueError(
+                "method='mixture' learns whom to trust from rows that come one by one: use "
+                "partial_fit or learn_one"
+            )
         table, y, client, offset, weight = self._begin(X, y, client, sample_weight)
         self._labels = self._learn_labels(y, None, offset, weight)
         targets, numbers = self._labels.targets(y), self._clients.learn(client, len(y))
@@ -315,6 +330,11 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         offset: F64,
     ) -> None:
         """Learn from rows one by one: from what ``bayes`` knows, or by gradients."""
+        if isinstance(self._models, MixedModels):
+            low, high = self._labels.limits
+            low, high = min(low, float(targets.min())), max(high, float(targets.max()))
+            self._models.between(low, high)
+            self._models.widen((high - low) * self._labels.units[0])
         if self._posterior is None:
             self._models.learn(self._models.rows(*views, client), targets)
         else:
@@ -344,6 +364,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         client: I64,
         offset: F64 | None = None,
     ) -> F32:
+        if isinstance(self._models, MixedModels):
+            self._models.between(*self._labels.limits)
         sums = self._models.predict(self._models.rows(*views, client, new=False))
         if self._shared:
             sums += self._shared_scores(views[0])
@@ -362,7 +384,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _seen(self) -> Any:
         encoder = self.encoder_
         assert isinstance(encoder, Encoder)
-        return features_seen([encoder.columns[i] for i in encoder.global_])
+        return features_seen(encoder.global_columns)
 
     def _split(
         self, X: Any, client: Any, *, reset: bool, learn: bool = True
@@ -443,18 +465,18 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _train(self, rows: "Prepared") -> None:
         assert isinstance(self.encoder_, Encoder)
-        views = in_range(self.encoder_.views(rows.table))
+        views, items = in_range(self.encoder_.views(rows.table)), self._items(rows.table)
         data = Encoded(
             *views, rows.targets, rows.client, self._labels.limits, rows.weight, rows.offset
         )
         del rows, views  # unless others need them, they make room
         rng = check_random_state(self.random_state)
         settings = self._settings(0.0, 0.0)
-        self._posterior, self._shared, self.shared_ = None, (), "linear"
+        self._posterior, self._shared, self.shared_, self.latent_ = None, (), "linear", 0
         self.solver_ = self._chosen_solver(data)
         if self.solver_ == "bayes":
             try:
-                self._train_bayes(data, rng)
+                self._train_bayes(data, items, rng)
                 return
             except TooWideError:
                 if self.solver == "bayes" or self._only_bayes(data):
@@ -464,18 +486,46 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self._models, best, trials = tune_and_train(settings, data, *given, rng)
         self._keep(best, trials)
 
-    def _train_bayes(self, data: Encoded, rng: Any) -> None:
+    def _items(self, table: EncodedTable) -> Items | None:
+        """The items of rows, if clients may have tastes for them."""
+        encoder = self.encoder_
+        if self.latent is None or self.method != "fedres":
+            return None
+        assert isinstance(encoder, Encoder)
+        assert encoder.item is not None
+        if self._labels.outputs > 1:
+            raise ValueError(
+                f"latent is for numbers and for two classes, not for {self._labels.outputs}"
+            )
+        column, features = encoder.columns[encoder.item], table.features[encoder.item]
+        if (features.counts > 1).any():
+            row = int(np.argmax(features.counts > 1))
+            raise ValueError(
+                f"row {row} has {features.counts[row]} categories in column {self.item!r}, and an "
+                "item is one: name another column by item, or write items without |"
+            )
+        return Items(features.indices, column.width, self.latent)
+
+    def _train_bayes(self, data: Encoded, items: Items | None, rng: Any) -> None:
         settings = self._settings(DEFAULT.eta, 0.0)
         losses: dict[str, float] = {}
         arrow = None
-        if self.shared != "linear" and self.method != "independent" and self._seen.any():
+        if items is not None:
+            self._train_tastes(settings, data, items, rng)
+            return
+        if (
+            self.shared != "linear"
+            and self.latent is None
+            and self.method != "independent"
+            and self._seen.any()
+        ):
             rows = settings, data, self._groups, self._seen, rng
             if isinstance(self.shared, str):
                 arrow, found, shared, losses = train_trees(*rows, or_linear=self.shared == "auto")
             else:
                 arrow, found, shared, losses = train_foreign(*rows, self.shared)
         if arrow is None:
-            arrow, found = train(settings, data, self._groups, rng)
+            arrow, found = self._train_linear(settings, data, rng)
         else:
             self._shared = tuple(shared)
             self.shared_ = "trees" if isinstance(self.shared, str) else type(self.shared).__name__
@@ -483,6 +533,45 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self._posterior = Posterior.of(arrow, found)
         self._keep(None, [])
         self.validation_ = [{"shared": name, "loss": loss} for name, loss in losses.items()]
+
+    def _train_linear(
+        self, settings: ModelShape, data: Encoded, rng: Any
+    ) -> tuple[Arrow, list[Solution]]:
+        """Fit both models, and once more where some slopes of clients had better begin at zero."""
+        state, encoder, groups = rng.get_state(), self.encoder_, self._groups
+        assert isinstance(encoder, Encoder)
+        arrow, found = train(settings, data, groups, rng)
+        zeros = zeros_of(encoder.local_columns)
+        if self.method == "central" or len(found) > 1 or np.isnan(zeros).all():
+            return arrow, found
+        features = nearer_to_zero(arrow, found[0], zeros)
+        if not len(features):
+            return arrow, found
+        origin = np.zeros(len(zeros))
+        origin[features] = zeros[features]
+        column = np.repeat(encoder.local, [one.width for one in encoder.local_columns])
+        self.encoder_ = replace(encoder, from_zero=tuple(column[features].tolist()))
+        rng.set_state(state)
+        data = data._replace(x_local=counted_from(data.x_local, origin))
+        return train(settings, data, groups, rng)
+
+    def _train_tastes(self, settings: ModelShape, data: Encoded, items: Items, rng: Any) -> None:
+        encoder = self.encoder_
+        assert isinstance(encoder, Encoder)
+        groups = self._groups
+        tastes = Tastes(str(self.item), np.zeros((0, items.factors), np.float32))
+        self.encoder_ = replace(encoder, tastes=tastes)
+        found = train_tastes(settings, data, (groups, self._groups), items, rng)
+        self.latent_ = found.factors.shape[1]
+        self.encoder_ = encoder
+        if self.latent_:
+            self.encoder_ = replace(encoder, tastes=replace(tastes, factors=found.factors))
+        self._models = models_of(self._settings(DEFAULT.eta, 0.0), found.arrow, found.found)
+        self._posterior = Posterior.of(found.arrow, found.found)
+        self._keep(None, [])
+        self.validation_ = [
+            {"taste_strength": strength, "loss": loss} for strength, loss in found.losses.items()
+        ]
 
     def _chosen_solver(self, data: Encoded) -> str:
         """What ``auto`` stands for: options of ``sgd`` ask for it."""
@@ -501,6 +590,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """What is asked for that only ``bayes`` can do."""
         if self.offset is not None:
             return "offset"
+        if self.latent is not None:
+            return "latent"
         if self.forgetting_factor != 1:
             return "forgetting_factor"
         if not (isinstance(self.shared, str) and self.shared in ("linear", "auto")):
@@ -511,10 +602,16 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _begin_online(self) -> None:
         self.solver_, self.shared_, self._posterior, self._shared = "sgd", "linear", None, ()
+        self.latent_ = 0
         best = or_default(self.eta, self.shrinkage, passes=1)
         self._keep(best, [])
         settings = self._settings(best.eta, best.shrinkage)
-        self._models = OnlineModels(settings, self._labels.outputs)
+        if self.method == "mixture":
+            encoder = self.encoder_
+            own = encoder.only_local if isinstance(encoder, Encoder) else None
+            self._models = MixedModels(settings, self._labels.outputs, own=own)
+        else:
+            self._models = OnlineModels(settings, self._labels.outputs)
 
     def _keep(self, best: Trial | None, trials: Sequence[Trial]) -> None:
         self.eta_ = None if best is None else best.eta
@@ -536,6 +633,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         choose("method", self.method, get_args(EstimatorMethod))
         choose("solver", self.solver, get_args(Solver))
         self._check_shared()
+        self._check_tastes()
         if not (self.client is None or self.client is False or isinstance(self.client, str)):
             raise ValueError(f"client must name a column or be None or False, not {self.client!r}")
         if not 0 < self.forgetting_factor <= 1:
@@ -565,6 +663,21 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             )
         if is_classifier(self.shared) and not hasattr(self.shared, "predict_proba"):
             raise ValueError(f"shared must have predict_proba, which {self.shared!r} has not")
+
+    def _check_tastes(self) -> None:
+        if (self.latent is None) != (self.item is None):
+            raise ValueError(
+                f"latent={self.latent!r} and item={self.item!r} go together: the number of tastes "
+                "a client has, and the column that names what they are for"
+            )
+        if self.latent is None:
+            return
+        if not (self.latent >= 1 and self.latent == int(self.latent)):
+            raise ValueError(f"latent must be a whole number from 1 up or None, not {self.latent}")
+        if self.shared not in ("linear", "auto"):
+            raise ValueError(f"latent needs a linear shared model, not shared={self.shared!r}")
+        if self.item == self.client:
+            raise ValueError(f"item and client are both {self.item!r}: name another column")
 
     def _refuse_batch(self) -> None:
         """Refuse to learn row by row what has to be learned from all rows at once."""

@@ -13,10 +13,12 @@ from scipy import sparse
 from scipy.special import ndtri
 
 from fedres.core.types import F32, F64, I32, I64, Matrix
+from fedres.tables.arrow import Arrow
 from fedres.tables.client_blocks import SortedRows, row_variances
-from fedres.tables.empirical_bayes import LEVELS, Arrow, Groups, Solution
+from fedres.tables.empirical_bayes import LEVELS, Solution
 from fedres.tables.kalman_filter import KINDS, Belief, Blocks, Entries, add_members, assimilate
 from fedres.tables.online_models import OnlineModels, SparseRow
+from fedres.tables.weight_groups import Groups
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -35,7 +35,9 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         Columns of numbers that are categories; texts always are.
     method
         ``fedres``; or one half of it, to compare with: ``independent`` (local models on all
-        features) or ``central`` (the global model).
+        features) or ``central`` (the global model). Or ``mixture``, which learns by `partial_fit`
+        and `learn_one` alone: each client mixes these three, and never loses much to the best of
+        them (`fedres.core.mixture`); weights shown are FedRes's.
     loss
         ``squared``, or ``poisson`` for counts: then the models predict the logarithm of the mean.
     shared
@@ -54,6 +56,12 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
     offset
         A column of X that holds a score already: it is added to the sum of both models, in units
         of the label (of counts: of their logarithm; of classes: log odds). Needs ``bayes``.
+    latent, item
+        How many tastes a client has for items, and the column that names the item of a row: its
+        values are categories. To the sum of both models is added the product of the client's own
+        factors, which it alone knows, and those of the item, which all share. Rows left out tell
+        how strong tastes are, and whether they pay: if not, there are none. Needs ``bayes``, a
+        linear shared model (which ``auto`` is then), and numbers or two classes.
     forgetting_factor
         Below 1, a client's own model forgets while `partial_fit` and `learn_one` go on from
         ``bayes``: at each row of the client it keeps this share of what is known of it, so that
@@ -73,6 +81,8 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
     ----------
     solver_, shared_
         The solver that fitted, and the shared model: ``linear``, ``trees`` or the name of a class.
+    latent_
+        How many tastes each client has: `latent`, or 0 where they do not pay.
     variance_components_, effects_
         Tables, where ``bayes`` fitted: how much of the labels' variance is whose, and every
         client's weights with standard errors.
@@ -85,7 +95,8 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
     clients_
         All clients known. Others are predicted by the global model alone.
     encoder_
-        What turns columns into features.
+        What turns columns into features: numbers are standardised. Where it fits better, local
+        models count a column from 0 and not from its mean (`from_zero`), and so do `effects_`.
 
     Examples
     --------
@@ -127,6 +138,8 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         shared: SharedKind | Any = "linear",
         solver: Solver = "auto",
         offset: str | None = None,
+        latent: int | None = None,
+        item: str | None = None,
         forgetting_factor: float = 1.0,
         eta: float | None = None,
         shrinkage: float | None = None,
@@ -142,6 +155,8 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
             shared=shared,
             solver=solver,
             offset=offset,
+            latent=latent,
+            item=item,
             forgetting_factor=forgetting_factor,
             eta=eta,
             shrinkage=shrinkage,

@@ -65,6 +65,11 @@ class Encoded(NamedTuple):
             offset=None if self.offset is None else self.offset[rows],
         )
 
+    def of_clients(self, rows: I64) -> "Encoded":
+        """All rows of some clients, who are numbered anew."""
+        part = self.only(rows)
+        return part._replace(client=np.unique(part.client, return_inverse=True)[1])
+
     def loss_of(self, predictions: F32, rows: I32, loss: str) -> float:
         """The mean loss of predictions of some of the rows, (outputs, rows)."""
         losses = find_loss(loss).value(predictions.clip(*self.limits), self.y[:, rows])

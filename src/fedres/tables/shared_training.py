@@ -24,16 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedres.core.types import F64, I64, Matrix
+from fedres.tables.arrow import Arrow
+from fedres.tables.csr_sides import only
 from fedres.tables.empirical_bayes import (
     NOTHING,
-    Arrow,
-    Groups,
     Labels,
     Solution,
     Variances,
     find_variances,
     labels_of,
-    only,
+    row_losses,
     solve_for,
     toward,
 )
@@ -47,6 +47,7 @@ from fedres.tables.shared_models import (
     taken_by,
     trees_at_hand,
 )
+from fedres.tables.weight_groups import Groups
 
 FOLDS = 3
 MOST_ROWS = 30_000  # tell the number of steps and the variances well enough
@@ -148,8 +149,7 @@ def train_trees(
 
     seed, part = int(rng.randint(2**31)), data
     if len(data.client) > MOST_ROWS:
-        part = data.only(of_some_clients(data.client, rng, MOST_ROWS))
-        part = part._replace(client=np.unique(part.client, return_inverse=True)[1])
+        part = data.of_clients(of_some_clients(data.client, rng, MOST_ROWS))
     with threadpool_limits(1, "blas"):
         courses = [
             _take_course(shape, part, groups, seen, k, seed, rng, or_linear)
@@ -211,7 +211,7 @@ def _take_course(
         for j in range(FOLDS):
             side = LinearSide(whole, labels, linear, fold != j)
             predicted[fold == j] = side.score[fold == j]
-        losses["linear"] = mean_loss(labels, predicted)
+        losses["linear"] = float(row_losses(labels, predicted).mean())
     # What trees see has no weights: then their variances end, and the others' begin from here.
     of_groups = linear.of_groups.copy()
     of_groups[groups.of_global[:-1][seen]] = 0
@@ -227,7 +227,7 @@ def _take_course(
                 grower.step(x)
             unseen_score[fold == j] = grower.score[fold == j]
             predicted[fold == j] = (grower.score + grower.side.score)[fold == j]
-        loss = mean_loss(labels, predicted)
+        loss = float(row_losses(labels, predicted).mean())
         if not step or loss < (1 - GAIN) * losses["trees"]:
             losses["trees"], steps, best = loss, step, unseen_score.copy()
         elif step - steps >= PATIENCE:
@@ -332,22 +332,3 @@ def _unsorted(arrow: Arrow, values: F64) -> F64:
     back = np.empty_like(values)
     back[arrow.order] = values
     return back
-
-
-def mean_loss(labels: Labels, score: F64) -> float:
-    """The mean loss of scores, offsets not among them.
-
-    Examples
-    --------
-    >>> zero, one = np.zeros(2), np.ones(2)
-    >>> mean_loss(Labels("squared", np.array([1.0, 3.0]), one, one), zero)
-    2.0
-    """
-    score = score + labels.offset
-    if labels.loss == "squared":
-        losses = (labels.y - score) ** 2
-    elif labels.loss == "logistic":
-        losses = np.logaddexp(0, -labels.y * score)
-    else:
-        losses = np.exp(score) - labels.y * score
-    return float(np.average(losses, weights=labels.weight))

@@ -1,6 +1,7 @@
 """Estimators on disk; `fedres.tables.storage` says how."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ import numpy as np
 
 from fedres.tables.classifier import FedResClassifier
 from fedres.tables.client_ids import Clients, plain_id
+from fedres.tables.columns import Tastes
 from fedres.tables.dict_encoder import DictEncoder
 from fedres.tables.encoder import Encoder
 from fedres.tables.estimator import FedResEstimator
 from fedres.tables.labels import ClassLabels, CountLabels, NumberLabels
+from fedres.tables.mixed_models import MixedModels
 from fedres.tables.online_models import ModelShape, OnlineModels
 from fedres.tables.posterior import Posterior
 from fedres.tables.regressor import FedResRegressor
@@ -25,7 +28,7 @@ KINDS: dict[str, tuple[type[FedResEstimator], Any]] = {
     "classifier": (FedResClassifier, ClassLabels),
 }
 CHOSEN = (
-    "solver_", "shared_", "eta_", "shrinkage_", "passes_", "validation_",
+    "solver_", "shared_", "latent_", "eta_", "shrinkage_", "passes_", "validation_",
     "n_features_in_",
     "columns_",  # which of a table's columns is what: `fedres fit` notes it, to read new tables
 )  # fmt: skip
@@ -51,6 +54,12 @@ def save(model: FedResEstimator, folder: str | PathLike[str]) -> None:
         packed = model._posterior.pack(len(model._clients))
         meta["posterior"], known_to_all, groups["posterior"] = packed
         global_.update(known_to_all)
+    if isinstance(model._models, MixedModels):
+        packed = model._models.pack_beside(len(model._clients))
+        meta["mixture"], known_to_all, groups["mixture"] = packed
+        global_.update(known_to_all)
+    if isinstance(model.encoder_, Encoder) and model.encoder_.tastes is not None:
+        global_["factors"] = model.encoder_.tastes.factors
     if model._shared:
         meta["shared"] = [one.kind for one in model._shared]
         groups["shared"] = {str(k): one.pack() for k, one in enumerate(model._shared)}
@@ -104,14 +113,20 @@ def load_model(folder: str | PathLike[str], client: Any = None) -> FedResEstimat
         stored.verify()
         ids, local = unpack_ids(stored.group("clients")).tolist(), stored.group("local")
     else:
-        ids, local = [plain_id(client)], _one_client(stored, plain_id(client))
+        ids, local = [plain_id(client)], _one_client(stored, "local", plain_id(client))
     global_ = stored.group("global", finite=True)
+    if isinstance(model.encoder_, Encoder) and "factors" in global_:
+        tastes = Tastes(str(model.item), np.array(global_["factors"]))
+        model.encoder_ = replace(model.encoder_, tastes=tastes)
     model._models = OnlineModels.unpack(ModelShape(**meta["settings"]), global_, local)
     if "posterior" in meta:
         known = stored.group("posterior") if client is None else _posterior_of(stored, ids[0])
         model._posterior = Posterior.unpack(
             meta["posterior"], global_, known, model._groups, model._models
         )
+    if "mixture" in meta:
+        own = stored.group("mixture") if client is None else _mixture_of(stored, ids[0])
+        model._models = MixedModels.unpack_beside(model._models, meta["mixture"], global_, own)
     if "shared" in meta:
         texts = stored.group("shared")
         model._shared = tuple(
@@ -133,15 +148,22 @@ def _as_given(shared: Sequence[SharedModel]) -> Any:
     return clone(one.fitted[0] if isinstance(one.fitted, list) else one.fitted)
 
 
-def _one_client(stored: Stored, client: int | str) -> dict[str, Any]:
+def _one_client(stored: Stored, group: str, client: int | str) -> dict[str, Any]:
     row = stored.find("clients", client)
     if row is None:
         raise ValueError(f"the model in {stored.folder} knows no client {client!r}")
-    first, last = stored.slice("local", "start", row, row + 2).tolist()
+    first, last = stored.slice(group, "start", row, row + 2).tolist()
     own = {
-        name: stored.slice("local", name, first, last) for name in ("columns", "weights", "squares")
+        name: stored.slice(group, name, first, last) for name in ("columns", "weights", "squares")
     }
     return {"start": np.array([0, last - first]), **own}
+
+
+def _mixture_of(stored: Stored, client: int | str) -> dict[str, Any]:
+    row = stored.find("clients", client)
+    assert row is not None
+    trust = {name: stored.slice("mixture", name, row, row + 1) for name in ("trust", "labels")}
+    return _one_client(stored, "mixture", client) | trust
 
 
 def _posterior_of(stored: Stored, client: int | str) -> dict[str, Any]:

@@ -27,6 +27,10 @@ STANDARD_INPUT = Path("-")
 Open = Callable[[], IO[bytes]]
 
 
+class NoRowsError(ValueError):
+    """A table that has columns and no rows."""
+
+
 def table_kind(path: Path) -> str:
     """The ending that says how to read a file, ``.svm`` for all that are no tables."""
     return ".csv" if path == STANDARD_INPUT else kind_of(path, KINDS)
@@ -71,7 +75,7 @@ def read_frame(path: Path, categorical: Collection[str] = ()) -> "pd.DataFrame":
     except DAMAGE as error:
         raise damaged(path, error) from None
     if len(frame) == 0:
-        raise damaged(path, "it holds no rows")
+        raise NoRowsError(str(damaged(path, "it holds no rows")))
     # The first line of a CSV file holds the names of columns.
     first, word = 1 + (kind in SEPARATORS), "row" if kind == ".parquet" else "line"
     frame.index = pd.RangeIndex(first, first + len(frame), name=word)

@@ -69,6 +69,36 @@ def which_shared(losses: Mapping[str, float], taken: str) -> str | None:
     return f"Shared model: {whose} loss on rows left out is {size} {other}."
 
 
+def which_tastes(losses: Mapping[float, float], latent: int) -> str | None:
+    """How many tastes clients have, and why.
+
+    Parameters
+    ----------
+    losses
+        Mean losses on rows left out by strength of tastes, 0 for none; empty if there is no client.
+    latent
+        How many there are.
+
+    Examples
+    --------
+    >>> which_tastes({0.0: 0.5, 0.1: 0.4}, 8)
+    'Tastes: 8 for each client, which make the loss on rows left out 20.0% smaller.'
+    >>> which_tastes({0.0: 0.5, 0.1: 0.6}, 0)
+    'Tastes: none, since they do not make the loss on rows left out clearly smaller.'
+    """
+    if not latent:
+        return (
+            "Tastes: none, since they do not make the loss on rows left out clearly smaller."
+            if losses
+            else None
+        )
+    gain = 1 - min(losses.values()) / losses[0.0]
+    return (
+        f"Tastes: {latent} for each client, which make the loss on rows left out "
+        f"{100 * gain:.1f}% smaller."
+    )
+
+
 def _head(verdict: "TableComparison") -> str:
     if len(verdict.rows_of) == 1:
         return "One client alone cannot tell"

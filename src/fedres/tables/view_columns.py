@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from fedres.core.types import I64, Matrix
-from fedres.tables.columns import Column, Features, Number, Scaled, ragged
+from fedres.tables.columns import Column, Features, Number, Scaled, Tastes, ragged
 
 WIDEST_DENSE = 16
 
@@ -26,17 +26,17 @@ class ViewColumns:
         Whether its matrices are CSR: where a column of categories is wide, or came from CSR.
     """
 
-    columns: Sequence[Column]
+    columns: Sequence[Column | Tastes]
     begin: I64
     sparse: bool
 
     @classmethod
-    def of(cls, columns: Sequence[Column]) -> "ViewColumns":
+    def of(cls, columns: Sequence[Column | Tastes]) -> "ViewColumns":
         """Lay out columns one after the other."""
         begin = np.cumsum([0, *(column.width for column in columns)])
         is_sparse = any(
             isinstance(column, Scaled)
-            or (not isinstance(column, Number) and column.width > WIDEST_DENSE)
+            or (not isinstance(column, Number | Tastes) and column.width > WIDEST_DENSE)
             for column in columns
         )
         return cls(columns, begin, is_sparse)

@@ -1,0 +1,346 @@
+"""Rows of all clients, ready to be solved for both models at once.
+
+Local models are eliminated exactly, client by client (`client_blocks`); what is left for the global
+model is solved by Cholesky, or by conjugate gradients where it is wide, and its posterior is known
+by a root of its covariance, whole where it is narrow, otherwise drawn at random.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+
+from fedres.core.types import F32, F64, I64
+from fedres.tables.client_blocks import (
+    SortedRows,
+    add_scores,
+    assign_slots,
+    condense,
+    invert_blocks,
+    local_products,
+    row_variances,
+    sum_squares,
+    sweep,
+)
+from fedres.tables.csr_sides import only, varying, with_constant
+from fedres.tables.online_models import ModelShape
+from fedres.tables.sgd_tuning import Encoded
+from fedres.tables.weight_groups import Groups, group_sums
+
+WIDEST_SOLVED = 1500  # columns of the global side that are factorised, not iterated over
+WIDEST_BLOCK = 1000  # of those that are, the narrow groups of a side that is wider
+WHOLE_ROOT, MOST_WHOLE = 64, 2**20  # columns, and numbers, of a posterior that is kept whole
+DRAWS, FEWEST_DRAWS, MOST_DRAWN = 16, 8, 2**22  # of a wider one; numbers that may be kept
+MOST_CELLS, MOST_WORK = 2**27, 1e12  # covariances of local weights; products to find them
+FREE = 1e-9  # of the rows' weight: the ridge of the global constant, which steadies it alone
+STEADY = (
+    1e-11,
+    1e-9,
+    1e-7,
+    1e-5,
+    1e-3,
+)  # of a column's own square: what differences lose by rounding
+
+
+class Covariance(NamedTuple):
+    """The covariance of all weights, over the noise.
+
+    Attributes
+    ----------
+    global_, local, across
+        Variances of weights; local ones by slot, clients one after the other, and the part of them
+        that is the global model's.
+    blocks
+        Covariances of each client's weights given the global model: lower triangles.
+    root_global, root_local
+        R with RR' the covariance of the global model, and of what it makes of local ones.
+    """
+
+    global_: F64
+    local: F64
+    across: F64
+    blocks: F64 | F32
+    root_global: Any
+    root_local: Any
+
+
+class TooWideError(ValueError):
+    """Local models of so many columns that their covariances would not fit."""
+
+
+class Draws(NamedTuple):
+    """Standard normal numbers for each global feature, row and slot, over the root of how many."""
+
+    shared: F64
+    of_rows: F64 | None
+    of_slots: F64 | None
+
+
+class Arrow:
+    """Rows of all clients, ready to be solved for any weights of rows and any ridges.
+
+    Parameters
+    ----------
+    shape
+        Widths.
+    data
+        The rows; every client has some.
+    groups
+        Groups of weights.
+    alive
+        Which of them may have a variance; all if None. Columns of others are left out.
+    """
+
+    def __init__(self, shape: ModelShape, data: Encoded, groups: Groups, alive: Any = None) -> None:
+        from fedres.core.compiled import compiled
+
+        order = np.argsort(data.client, kind="stable")
+        client = data.client[order]
+        self.order, self.groups, self.outputs = order, groups, len(data.y)
+        x_global = with_constant(data.x_global[order], len(groups.of_global))
+        if alive is not None and not alive.all():
+            in_use = np.append(alive, True)[groups.of_global]  # the constant's group is -1
+            x_global = only(x_global, np.flatnonzero(in_use))
+        used = varying(data.x_local, data.client, groups.of_local)
+        if alive is not None:
+            used = used[alive[groups.of_local[used]]]
+        size = 0 if shape.width_local is None else shape.width_local + 1
+        x_local = with_constant(only(data.x_local, used, order), size)
+        first_row = np.searchsorted(client, np.arange(int(client[-1]) + 2))
+        begin_local, first_slot = x_local.indptr.astype(np.int64), np.zeros_like(first_row)
+        slots = x_local.indices.astype(np.int32, copy=False)
+        columns = np.empty_like(slots)
+        run = compiled(assign_slots, allocates=True)
+        run(begin_local, slots, first_row, size, first_slot, columns)
+        self.columns = columns[: first_slot[-1]].copy()
+        widths = np.diff(first_slot)
+        self.rows = SortedRows(
+            x_global.data,
+            x_global.indices.astype(np.int32, copy=False),
+            x_global.indptr.astype(np.int64),
+            x_local.data,
+            slots,
+            begin_local,
+            first_row,
+            first_slot,
+            np.concatenate([[0], np.cumsum(widths * (widths + 1) // 2)]),
+        )
+        cells, work = self.rows.first_cell[-1], float((widths.astype(float) ** 3).sum())
+        if cells > MOST_CELLS or work > MOST_WORK:
+            raise TooWideError(
+                f"solver='bayes' would keep {cells} covariances of local weights: make fewer "
+                "features local, or use solver='sgd'"
+            )
+        self.client, self.width = client, x_global.shape[1]
+        self.slots, self.widest = len(self.columns), int(widths.max(initial=0))
+        self.group_of_slot = groups.of_local[self.columns]
+        self.alive = np.zeros(len(groups.names), bool)
+        self.alive[groups.of_global[groups.of_global >= 0]] = True
+        self.alive[groups.of_local[used]] = True
+        if len(groups.of_local) and (np.bincount(client) > 1).any():
+            self.alive[groups.of_local[-1]] = True
+        self.place = _places(groups.of_global)
+
+    def weigh(self, weight: F64) -> None:
+        """Take weights of rows, in the order of clients."""
+        from fedres.core.compiled import compiled
+
+        self.weight = weight
+        self.products = np.zeros(self.rows.first_cell[-1])
+        compiled(local_products, allocates=True)(self.rows, weight, self.products)
+        self.diagonal = self._squares(weight)[0]
+
+    def set_ridges(self, ridges: F64, again: bool = False) -> None:
+        """Take the ridge of each group: eliminate local models, and factorise what is left.
+
+        Unless `again`, rows have to be weighed anew before other ridges are taken.
+        """
+        from fedres.core.compiled import compiled
+
+        free = FREE * self.weight.sum()
+        self.ridge_global = np.append(ridges, free)[self.groups.of_global]
+        self.ridge_local = ridges[self.group_of_slot]
+        self.blocks = np.empty_like(self.products) if again else self.products
+        invert = compiled(invert_blocks, allocates=True)
+        invert(self.rows, self.products, self.ridge_local, self.blocks)
+        inside = np.flatnonzero(self.place >= 0)
+        shared = np.zeros((len(inside), len(inside)))
+        mine, seen = np.full(len(inside), -1), np.zeros((self.widest, len(inside)))
+        if len(inside):
+            run = compiled(condense, allocates=True)
+            less = np.zeros_like(shared)
+            run(self.rows, self.blocks, self.weight, self.place, shared, mine, seen, less)
+        shared[np.diag_indices_from(shared)] += self.ridge_global[inside]
+        self.inside, self.factor = inside, _factor(shared, self.diagonal[inside])
+
+    def _squares(self, weight: F64) -> tuple[F64, F64]:
+        """The sum over rows of weight times square, of each column and each slot."""
+        from fedres.core.compiled import compiled
+
+        rows, (shared, own) = self.rows, (np.zeros(self.width), np.zeros(self.slots))
+        run = compiled(sum_squares, allocates=True)
+        run(rows.begin_global, rows.columns, rows.x_global, weight, shared)
+        run(rows.begin_local, rows.slots, rows.x_local, weight, own)
+        return shared, own
+
+    def sweep(self, target: F64, w_global: F64, w_local: F64) -> tuple[F64, F64]:
+        """What is left for the global side, and the local models, which replace w_local."""
+        from fedres.core.compiled import compiled
+
+        out = np.zeros((self.width, w_global.shape[1]))
+        own = np.empty((self.widest, w_global.shape[1]))
+        run = compiled(sweep, allocates=True)
+        run(self.rows, self.blocks, self.weight, target, w_global, w_local, out, own)
+        return out, w_local
+
+    def solve(self, right: F64, begin: F64, close: float) -> F64:
+        """S^-1 right, a column for each problem."""
+        if len(self.inside) == self.width:
+            return np.asarray(cho_solve(self.factor, right)) if self.width else right
+        rest = 1 / (self.diagonal + self.ridge_global)[:, None]
+
+        def prepare(x: F64) -> F64:
+            ready: F64 = rest * x
+            if len(self.inside):
+                ready[self.inside] = cho_solve(self.factor, x[self.inside])
+            return ready
+
+        def times(x: F64) -> F64:
+            out, _ = self.sweep(np.zeros((0, 0)), x, np.zeros((self.slots, x.shape[1])))
+            return self.ridge_global[:, None] * x - out
+
+        solved: F64 = _conjugate_gradients(times, prepare, right, begin, close)
+        return solved
+
+    def means(self, target: F64, begin: F64, close: float) -> tuple[F64, F64]:
+        """The best global model and local models for targets, in the order of clients."""
+        nothing = np.zeros((self.width, 1)), np.zeros((self.slots, 1))
+        right, _ = self.sweep(target[:, None], *nothing)
+        w_global = self.solve(right, begin[:, None], close)
+        _, w_local = self.sweep(target[:, None], w_global, nothing[1] * 0)
+        return w_global[:, 0], w_local[:, 0]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the root of the covariance is found, and not drawn."""
+        numbers = self.width * self.slots * self.outputs
+        return bool(self.width <= WHOLE_ROOT and numbers <= MOST_WHOLE)
+
+    def draws(self, seed: int) -> "Draws":
+        """Random numbers that a root of the covariance is made of; none where it is whole."""
+        if self.is_whole:
+            return Draws(np.eye(self.width), None, None)
+        rng = np.random.default_rng(seed)
+        count = int(np.clip(MOST_DRAWN // max(1, self.slots), FEWEST_DRAWS, DRAWS))
+        shared = rng.standard_normal((self.width, count)) / np.sqrt(count)
+        if self.width <= WIDEST_SOLVED:
+            return Draws(shared, None, None)
+        of_rows = rng.standard_normal((len(self.client), count)) / np.sqrt(count)
+        of_slots = rng.standard_normal((self.slots, count)) / np.sqrt(count)
+        return Draws(shared, of_rows, of_slots)
+
+    def covariance(self, draws: "Draws", begin: F64, close: float) -> Covariance:
+        """The posterior's covariance, over the noise."""
+        shared, of_rows, of_slots = draws
+        if of_rows is None or of_slots is None:
+            if self.width:
+                half = solve_triangular(self.factor[0], np.eye(self.width), lower=True)
+                root, variances = half.T @ shared, (half**2).sum(axis=0)
+            else:
+                root, variances = shared, np.zeros(0)
+        else:
+            own = np.sqrt(self.ridge_local)[:, None] * of_slots
+            nothing = np.zeros((self.width, shared.shape[1]))
+            root_weight = np.sqrt(np.maximum(self.weight, np.finfo(float).tiny))
+            right, _ = self.sweep(of_rows / root_weight[:, None], nothing, own)
+            right += np.sqrt(self.ridge_global)[:, None] * shared
+            root = self.solve(right, begin, close)
+            variances = (root**2).sum(axis=1)
+        _, across = self.sweep(np.zeros((0, 0)), root, np.zeros((self.slots, root.shape[1])))
+        place = self.places()
+        corner = np.repeat(self.rows.first_cell[:-1], np.diff(self.rows.first_slot))
+        own = self.blocks[corner + place * (place + 3) // 2]
+        added = np.einsum("ij,ij->i", across, across)
+        return Covariance(variances, own + added, added, self.blocks, root, across)
+
+    def places(self) -> I64:
+        """The place of each slot in the block of its client."""
+        first = self.rows.first_slot
+        return np.asarray(np.arange(self.slots) - np.repeat(first[:-1], np.diff(first)))
+
+    def mean_squares(self) -> F64:
+        """Of each group: the mean over rows of the sum of squares of its features."""
+        shared, own = self._squares(np.ones(len(self.client)))
+        known, count = self.groups.of_global >= 0, len(self.groups.names)
+        sums = group_sums(self.groups.of_global[known], shared[known], count)
+        return (sums + group_sums(self.group_of_slot, own, count)) / len(self.client)
+
+    def scores(self, w_global: F64, w_local: F64) -> F64:
+        """The sums of both models, in the order of clients."""
+        from fedres.core.compiled import compiled
+
+        rows, out, run = self.rows, np.zeros(len(self.client)), compiled(add_scores, allocates=True)
+        run(rows.begin_global, rows.columns, rows.x_global, w_global, out)
+        run(rows.begin_local, rows.slots, rows.x_local, w_local, out)
+        return out
+
+    def variances_of_rows(self, side: Covariance, is_known: bool = True) -> F64:
+        """Variances of the scores of rows over the noise; of the global part if not `is_known`."""
+        from fedres.core.compiled import compiled
+
+        out = np.zeros(len(self.client))
+        compiled(row_variances, allocates=True)(
+            self.rows,
+            self.places().astype(np.int32),
+            self.rows.first_cell,
+            self.client if is_known else np.full_like(self.client, -1),
+            side.blocks,
+            side.root_global,
+            side.root_local,
+            out,
+        )
+        return out
+
+
+def _factor(shared: F64, size: F64) -> Any:
+    """Cholesky's factor, with as little added to the diagonal as makes up for lost digits."""
+    diagonal = np.diag_indices_from(shared)
+    for share in STEADY:
+        shared[diagonal] += share * size + np.finfo(float).tiny
+        try:
+            return cho_factor(shared, lower=True) if len(size) else None
+        except np.linalg.LinAlgError:
+            continue
+    raise ArithmeticError("the columns are so alike that no digits are left to tell them apart")
+
+
+def _places(group: I64) -> I64:
+    """The place of each column among those that are factorised, -1 for the others."""
+    if len(group) <= WIDEST_SOLVED:
+        return np.arange(len(group))
+    sizes = np.bincount(group + 1)
+    room = np.argsort(sizes, kind="stable")
+    narrow = room[np.cumsum(sizes[room]) <= WIDEST_BLOCK]
+    inside = np.isin(group + 1, narrow)
+    return np.where(inside, np.cumsum(inside) - 1, -1)
+
+
+def _conjugate_gradients(times: Any, prepare: Any, right: F64, begin: F64, close: float) -> F64:
+    """Solve for every column of `right`, from `begin` on, until residuals are `close` to none."""
+    x = begin.copy()
+    left = right - times(x)
+    ready = prepare(left)
+    along, gain = ready.copy(), (left * ready).sum(axis=0)
+    enough = close**2 * (right * prepare(right)).sum(axis=0)
+    for _ in range(200):
+        if (gain <= enough).all():
+            break
+        onward = times(along)
+        curve = (along * onward).sum(axis=0)
+        length = np.divide(gain, curve, out=np.zeros_like(gain), where=curve > 0)
+        x += length * along
+        left -= length * onward
+        ready = prepare(left)
+        last, gain = gain, (left * ready).sum(axis=0)
+        along = ready + np.divide(gain, last, out=np.zeros_like(gain), where=last > 0) * along
+    return x
