@@ -40,7 +40,9 @@ PENALTIES = ((1.0, 1.0), (1.0, 3.0), (0.3, 1.0))
 LINUCB = [
     Candidate("LinUCB", alpha, *penalties)
     for alpha, penalties in product((0.1, 0.2, 0.3, 0.5), PENALTIES)
-] + [Candidate("LinUCB", 1.0, 1.0, 1.0)]
+] + [
+    Candidate("LinUCB", alpha, 1.0, local) for alpha, local in ((1.0, 1.0), (0.5, 0.3), (0.5, 0.1))
+]
 THOMPSON = [Candidate("Thompson", scale, 1.0, 1.0) for scale in (0.05, 0.1, 0.2)]
 FAMILIES = {"SquareCB": SQUARECB, "second-order": [*LINUCB, *THOMPSON]}
 
