@@ -108,7 +108,9 @@ class Memory:
         widths = memory.local.weights.size, memory.global_.weights.size
         if widths != (found := (arrays["w_local"].size, arrays["w_global"].size)):
             # Of an app with other features: its training is over.
-            memory.misfit = facts["session"], f"{found[0]} local weights, not {widths[0]}"
+            words = "{} local and {} global weights"
+            why = f"{words.format(*found)}, not {words.format(*widths)}"
+            memory.misfit = facts["session"], why
             return memory
         for name in PLAIN:
             setattr(memory, name, facts[name])
