@@ -16,14 +16,13 @@ import numpy as np
 from fedres.bandits.decisions import joint_scores
 from fedres.bandits.learners import Learner, new_client
 from fedres.core.losses import SQUARED_NUMBER
-from fedres.core.mixture import mix, mix_rows, new_mixture
+from fedres.core.mixture import EXPERTS, mix, mix_rows, new_mixture
 from fedres.core.parties import Client
 from fedres.core.ridge_parties import RidgeClient
 from fedres.core.state_files import Arrays
 from fedres.core.types import F32, F64, Matrix
 from fedres.core.views import beside
 
-EXPERTS = 3
 NO_WEIGHTS = np.empty(0, np.float32)
 
 

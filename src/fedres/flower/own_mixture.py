@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedres.core.losses import find_loss
-from fedres.core.mixture import mix, new_mixture
+from fedres.core.mixture import EXPERTS, mix, new_mixture
 from fedres.core.models import LinearModel, batch_of
 from fedres.core.one_against_all import OutputModels
 from fedres.core.primitives import view_of
@@ -21,7 +21,6 @@ from fedres.core.views import beside
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.row_by_row import learn_rows
 
-EXPERTS = 3
 ONE = np.ones(1, np.float32)
 
 
