@@ -4,7 +4,7 @@ CORE := .venv/core
 DEV := .venv/dev
 GROUPED := .venv/grouped
 
-.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-off-policy bench-kills bench-tables bench-grouped bench-online bench-flower bench-never-worse bench-hostile
+.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-bandit-defaults bench-off-policy bench-kills bench-tables bench-grouped bench-online bench-flower bench-never-worse bench-mixed-bandit bench-hostile
 
 demo: $(CORE)  ## set everything up, compare all methods on clients that are alike and different
 	$(BIN)/fedres compare --data shops --clients 50 --rounds 100 --report report.html
@@ -28,8 +28,14 @@ bench-accuracy: $(DEV)  ## test accuracy beside logistic regression (needs FEDRE
 bench: $(DEV)  ## speed, as ratios to peers run in the same process
 	$(BIN)/python benchmarks/speed.py
 
-bench-bandits: $(DEV)  ## rewards and speed of bandits beside Vowpal Wabbit (needs FEDRES_DATA)
+bench-bandits: $(DEV) $(GROUPED)  ## rewards and speed of bandits beside Vowpal Wabbit (needs FEDRES_DATA); goes on if stopped
 	$(BIN)/python benchmarks/bandits.py
+	$(BIN)/python benchmarks/bandit_tables.py
+
+bench-bandit-defaults: $(DEV)  ## parameters of policies, and late rewards (needs FEDRES_DATA); goes on if stopped
+	$(BIN)/python benchmarks/bandit_defaults.py
+	$(BIN)/python benchmarks/bandit_delays.py
+	$(BIN)/python benchmarks/bandit_tables.py
 
 bench-off-policy: $(DEV)  ## how often intervals of off-policy estimates cover the truth
 	$(BIN)/python benchmarks/off_policy.py
@@ -50,6 +56,9 @@ bench-flower: $(DEV)  ## samples a second through Flower, whose time that takes;
 
 bench-never-worse: $(DEV)  ## the mixture beside what it mixes, on the paper's sets (needs FEDRES_DATA)
 	$(BIN)/python benchmarks/never_worse.py
+
+bench-mixed-bandit: $(DEV)  ## what bandit clients earn that mix, beside each of their experts
+	$(BIN)/python benchmarks/mixed_bandit.py
 
 bench-hostile: $(DEV)  ## hostile clients on Flower: what they do to the others, and what the jury costs
 	$(BIN)/python benchmarks/hostile.py

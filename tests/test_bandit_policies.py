@@ -41,6 +41,9 @@ class Given:
         (EpsilonGreedy(explore_every=5), 10, [0.3, 0.3, 0.1], [1 / 3, 1 / 3, 1 / 3]),
         # g = 4 * sqrt(4) = 8, gaps 1/2 and 3/4: 1 / (3 + 4) and 1 / (3 + 6)
         (SquareCB(gamma=4.0), 4, [0.5, 0.25, 1.0], [1 / 7, 1 / 9, 47 / 63]),
+        # the same with nine clients that share a model, and a third of gamma
+        (SquareCB(4 / 3, clients=9), 4, [0.5, 0.25, 1.0], [1 / 7, 1 / 9, 47 / 63]),
+        (SquareCB(4 / 3).shared_by(9), 4, [0.5, 0.25, 1.0], [1 / 7, 1 / 9, 47 / 63]),
         # g = 4, gap 1/2: 1 / (3 + 2); the two best share the rest
         (SquareCB(gamma=4.0, exponent=0.0), 100, [1.0, 1.0, 0.5], [0.4, 0.4, 0.2]),
         (SquareCB(), 1, [0.0, 0.0], [0.5, 0.5]),
@@ -137,6 +140,7 @@ def test_rounding_never_picks_an_action_without_probability():
         (lambda: SquareCB(gamma=0.0), "gamma"),
         (lambda: SquareCB(gamma=np.inf), "gamma"),
         (lambda: SquareCB(exponent=-1.0), "exponent"),
+        (lambda: SquareCB(clients=0), "clients must be 1"),
         (lambda: Softmax(temperature=0.0), "temperature"),
         (lambda: Greedy().probabilities([], 1), "shape"),
         (lambda: Greedy().probabilities([[1.0]], 1), "shape"),

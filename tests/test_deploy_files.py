@@ -25,6 +25,15 @@ def test_systemd_takes_the_units(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_the_units_find_the_programs_that_flower_starts_by_name():
+    for unit in DEPLOY.glob("*.service"):
+        (path,) = re.findall(r"^Environment=PATH=(.*)$", unit.read_text(), re.MULTILINE)
+        assert path.split(":")[0] == "/opt/fedres/bin"
+        path = path.replace("/opt/fedres/bin", str(Path(sys.executable).parent))
+        for program in ("flower-superexec", "flwr-serverapp", "flwr-clientapp"):
+            assert shutil.which(program, path=path)
+
+
 def test_the_superlink_listens_to_its_own_machine_alone():
     text = (DEPLOY / "fedres-superlink.service").read_text()
     assert "--host 127.0.0.1 " in text

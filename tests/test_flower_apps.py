@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -36,6 +36,7 @@ from fedres.flower.flwr_command import Flwr
 from fedres.flower.launch import progress_table, write_report
 from fedres.flower.local_cluster import free_port
 from fedres.flower.log import LOG, set_level
+from fedres.flower.member import Member
 from fedres.flower.memory import STATE, Memory
 from fedres.flower.metrics import metrics_server
 from fedres.flower.model_folder import write_global
@@ -825,6 +826,17 @@ def test_progress_and_report(tmp_path, shop, monkeypatch):
         assert words in page
     assert "north[/] <1>" not in page
     assert not re.search(r"(src|href)=.https?:", page)  # it opens without a network
+
+
+@pytest.mark.parametrize("accuracy", [None, 1.0])
+def test_the_table_of_clients_has_80_columns_at_most(accuracy):
+    member = Member(applied=1234, loss=0.3456, accuracy=accuracy, lag=12.0, done=True)
+    member.held_back, member.refused = 1234, {"label": 999}
+    facts = {"members": {"the clinic of a long name": asdict(member)}, "rounds": 12.0}
+    facts |= {"seconds": 99.0, "reason": "", "strangers": {}, "clients": 1}
+    wide = Console(file=io.StringIO(), width=200)
+    wide.print(progress_table(facts))
+    assert max(map(len, wide.file.getvalue().rstrip().splitlines())) <= 80
 
 
 def test_status_and_metrics(tmp_path, shop):

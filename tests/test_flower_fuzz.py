@@ -129,7 +129,7 @@ def test_a_loss_that_no_prediction_has_is_refused(tmp_path, loss):
     server = a_server(tmp_path)
     receive(server, *Reply("a", (Sent(0, loss, packed()),)).pack())
     assert server.members["a"].refused == {"loss": 1}
-    assert server.best == np.inf
+    assert server.progress.best == np.inf
 
 
 def test_the_worst_honest_losses_pass():

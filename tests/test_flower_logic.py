@@ -490,7 +490,7 @@ def test_stops_after_rounds(tmp_path):
     while not server.finished():
         round_(server, clients)
     assert server.finished() == "rounds"
-    assert 5 <= server.rounds < 7 + 1e-6
+    assert 5 <= server.progress.rounds < 7 + 1e-6
 
 
 def test_stops_after_seconds_those_before_a_resume_included(tmp_path):
@@ -515,7 +515,7 @@ def test_stops_without_improvement(tmp_path):
         if server.finished():
             break
     assert server.finished() == "no improvement"
-    assert server.rounds - server.best_round >= 3
+    assert server.progress.rounds - server.progress.best_round >= 3
 
 
 @pytest.mark.parametrize("resumed", [False, True])

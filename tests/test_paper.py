@@ -11,10 +11,11 @@ from scipy import stats
 from sklearn.datasets import dump_svmlight_file
 
 from fedres.core.steps import Adaptive
-from fedres.paper.claims import holm, judge_claims, rule
+from fedres.paper.claims import judge_claims
 from fedres.paper.protocol import FIGURES, SYNTHETIC, StepSizes, case_of, cases, possible_clients
 from fedres.paper.readings import READING_SEEDS_FROM, READINGS, find_reading
 from fedres.paper.reproduction import reproduce
+from fedres.paper.rulings import holm, rule
 from fedres.paper.tuning import TUNING_SEEDS
 from fedres.report.claim_figures import readings_figure
 from fedres.report.reproduction_figures import draw

@@ -18,6 +18,9 @@ from numpy._core._multiarray_umath import __cpu_dispatch__
 
 import fedres
 from conftest import random_federation
+from fedres.core.compiled import compiled
+from fedres.core.losses import LOSSES
+from fedres.core.mixture import mix, new_mixture, soften
 from fedres.core.sgd import ALIGNMENTS
 
 CPUS = {
@@ -79,6 +82,19 @@ def simulation(name, compiled=True):
     return digest(run.predictions, run.test_predictions, run.w_global, *run.w_local)
 
 
+def mixed(name, compile_=compiled):
+    """Ten clients that mix three experts for 40 rounds, of which they miss some."""
+    rng = np.random.default_rng(0)
+    said = rng.normal(size=(3, 400)).astype(np.float32)
+    labels = np.sign(said[0] + rng.normal(size=400)).astype(np.float32)
+    labels[rng.random(400) < 0.1] = np.nan
+    mixture, out = new_mixture(LOSSES[name].number, (-1.0, 1.3), 10, 3), np.empty_like(labels)
+    compile_(mix, allocates=True)(mixture, said, labels, out)
+    trust = np.stack([mixture.staying, mixture.moving])
+    compile_(soften)(trust, 0.7)
+    return digest(out, mixture.staying, mixture.moving, trust)
+
+
 def table(rows=300):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(rows, 20)), columns=[f"x{j}" for j in range(20)])
@@ -136,17 +152,19 @@ def digests():
 
 @pytest.mark.parametrize("cpu", list(CPUS)[1:])
 def test_every_cpu_gives_the_same_bits(digests, cpu):
-    assert len(digests["host"]) == len(SIMULATIONS) + len(ESTIMATORS)
+    assert len(digests["host"]) == len(SIMULATIONS) + len(LOSSES) + len(ESTIMATORS)
     assert digests[cpu] == digests["host"]
 
 
 def test_so_does_the_reference(digests):
     reference = {name: simulation(name, compiled=False) for name in SIMULATIONS}
-    assert reference == {name: digests["host"][name] for name in SIMULATIONS}
-    assert len(set(reference.values())) == len(SIMULATIONS)
+    reference |= {name: mixed(name, lambda function, **_: function) for name in LOSSES}
+    assert reference == {name: digests["host"][name] for name in reference}
+    assert len(set(reference.values())) == len(reference)
 
 
 if __name__ == "__main__":
     found = {name: simulation(name) for name in SIMULATIONS}
+    found |= {name: mixed(name) for name in LOSSES}
     found |= {name: how(*rest) for name, (how, *rest) in ESTIMATORS.items()}
     print(json.dumps(found))

@@ -12,7 +12,7 @@ Maker = Callable[[int, int], Environment]  # of so many clients, by a seed
 
 POLICIES: Mapping[str, Policy] = {
     "epsilon-greedy": EpsilonGreedy(epsilon=0.05),
-    "squarecb": SquareCB(gamma=30.0),
+    "squarecb": SquareCB(),
     "softmax": Softmax(temperature=0.05),
     "greedy": Greedy(),
 }
@@ -43,7 +43,9 @@ def choose_policies(
     clients: int = 1,
     actions: int = 2,
 ) -> dict[str, Policy]:
-    """Policies by name; the numbers only matter to ``explore_every="theory"``.
+    """Policies by name, for so many clients that share a model.
+
+    Other numbers only matter to ``explore_every="theory"``.
 
     Examples
     --------
@@ -53,7 +55,7 @@ def choose_policies(
     for name in names:
         if name not in POLICIES:
             raise ValueError(f"unknown policy {name!r}: choose of {', '.join(POLICIES)}")
-    chosen = {name: POLICIES[name] for name in names}
+    chosen = {name: POLICIES[name].shared_by(clients) for name in names}
     if explore_every is None:
         return chosen
     if "epsilon-greedy" not in chosen:

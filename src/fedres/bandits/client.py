@@ -29,6 +29,7 @@ from fedres.bandits.learners import (
     new_client,
 )
 from fedres.bandits.logs import Event
+from fedres.bandits.mixed_rewards import MixedRewards
 from fedres.bandits.pending import Pending, Unrewarded
 from fedres.bandits.policies import (
     EpsilonGreedy,
@@ -108,6 +109,11 @@ class BanditClient:
         "no click", or None to drop it.
     most_pending
         How many decisions wait at most: with one more, the oldest expires.
+    mix
+        The lowest and the highest reward there can be, to mix what FedRes predicts with what a
+        model of the client's own and the shared one alone predict, and never to predict much worse
+        than the best of these (`fedres.bandits.mixed_rewards`); for what is mixed, rewards beyond
+        are brought into that range. None to go by FedRes.
     log
         Called with the `Event` of every decision once it is rewarded or expired, as `EventLog`
         or a list's `append`. The contexts of all actions are then kept until that moment,
@@ -146,6 +152,7 @@ class BanditClient:
         wait: int | None = None,
         late: float | None = None,
         most_pending: int = 10_000,
+        mix: tuple[float, float] | None = None,
         log: Callable[[Event], object] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -164,6 +171,13 @@ class BanditClient:
         check_errors(policy, step)
         if late is not None:
             _check_reward(late)
+        if mix is not None:
+            for reward in mix:
+                _check_reward(reward)
+            if not mix[0] < mix[1]:
+                raise ValueError(f"mix is the lowest reward and the highest, not {mix}")
+            if policy.needs_errors:
+                raise ValueError(f"{policy} needs the standard errors of scores, which mix has not")
         client = client if isinstance(client, str) else int(client)
         self._late = None if late is None else float(late)
         self._options: dict[str, Any] = {
@@ -174,6 +188,7 @@ class BanditClient:
             "wait": None if wait is None else int(wait),
             "late": self._late,
             "most_pending": int(most_pending),
+            "mix": None if mix is None else [float(mix[0]), float(mix[1])],
         }
         self.policy = policy
         self.client = client
@@ -189,6 +204,7 @@ class BanditClient:
         self._sender = self._sent = new_epoch()
         self._lock = RLock()
         self._rewarded = self._learned = 0
+        self._mixed: MixedRewards | None = None
 
     @property
     def pending(self) -> int:
@@ -228,13 +244,15 @@ class BanditClient:
         now = self.settle()
         models = self._models_for(x_global.shape[1])
         scores = joint_scores(x_global, x_local, models.global_.weights, models.local.weights)
+        if (mixed := self._mixed_with(models)) is not None:
+            scores = mixed.scores(models, x_global, x_local)
         turn = self._pending.made + 1
         if isinstance(models, RidgeClient) and self.policy.needs_errors:
             errors = models.errors(x_global, x_local)
             draw = self.policy.draw(scores, turn, self._rng, errors)
         else:
             draw = self.policy.draw(scores, turn, self._rng)
-        self._models = models
+        self._models, self._mixed = models, mixed
         model = models.epoch, models.version
         decision = Decision(self._pending.next_id(), turn, *draw, now, model)
         chosen = slice(draw.action, draw.action + 1)
@@ -336,6 +354,8 @@ class BanditClient:
             if models is not None:
                 for side, model in (("local", models.local), ("global", models.global_)):
                     arrays |= named(side, model.state())
+            if self._mixed is not None:
+                arrays |= named("mixed", self._mixed.state())
             write(Path(path), facts, arrays)
 
     @classmethod
@@ -380,6 +400,9 @@ class BanditClient:
         models.round, models.epoch, models.version = facts["models"]
         for side, model in (("local", models.local), ("global", models.global_)):
             model.restore(part(side, arrays))
+        if (kept := part("mixed", arrays)) and (mixed := self._mixed_with(models)) is not None:
+            mixed.restore(kept)
+            self._mixed = mixed
         packed = unpack_rows(part("outbox", arrays))
         for serial, one in zip(arrays["outbox serials"].tolist(), packed, strict=True):
             self._outbox[serial] = Upload.unpack(one.tobytes(), models.upload_width)
@@ -389,6 +412,8 @@ class BanditClient:
         if reward is not None and (self.learn_from == "all" or decision.explores):
             x_global, x_local = waiting.x_global, waiting.x_local
             models = self._models_for(x_global.shape[1])
+            if self._mixed is not None:
+                self._mixed.learn(models, x_global, x_local, reward)
             upload = models.observe(x_global, x_local, np.array([reward], np.float32))
             self._learned += 1
             if upload is not None and x_global.shape[1]:
@@ -402,6 +427,14 @@ class BanditClient:
     def _models_for(self, features_global: int) -> Client | RidgeClient:
         """The models; new ones of that width while their width is not known."""
         return self._models or self._new_models(features_global)
+
+    def _mixed_with(self, models: Client | RidgeClient) -> MixedRewards | None:
+        """What is mixed; None if nothing is."""
+        span = self._options["mix"]
+        if span is None or self._mixed is not None:
+            return self._mixed
+        features = max(len(models.global_.weights) - 1, 0) + self._features_local
+        return MixedRewards(self._step, features, (span[0], span[1]))
 
     def _new_models(self, features_global: int) -> Client | RidgeClient:
         number = number_of(self.client)

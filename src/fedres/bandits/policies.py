@@ -5,7 +5,7 @@ decisions t = 1, 2, ...:
 
     Greedy         1/m for each of the best
     EpsilonGreedy  epsilon/K + (1 - epsilon) Greedy; or uniform if B divides t, else Greedy
-    SquareCB       1 / (K + gamma t^exponent (best - s_a)) for a worse action, the rest to the best
+    SquareCB       1 / (K + gamma (P t)^exponent (best - s_a)) for a worse one, the rest to the best
     Softmax        exp(s_a / temperature) / sum_b exp(s_b / temperature)
 
 and, where models know the standard errors e_1 .. e_K of their scores (`fedres.core.ridge`),
@@ -19,7 +19,7 @@ The functions above the objects are both what these call and what simulations co
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -225,6 +225,10 @@ class Policy(ABC):
             chosen_from = _weighed(kind, float(explored), checked, unsure)
         return Draw(pick(chosen_from, rng.random()), np.array(probabilities), explored)
 
+    def shared_by(self, clients: int) -> "Policy":  # noqa: ARG002
+        """The same where so many clients share a model, which learns faster then."""
+        return self
+
     def _sure(self, scores: list[float], errors: ArrayLike | None) -> Any:
         """The standard errors, checked; None where they do not matter."""
         if not self.needs_errors:
@@ -304,7 +308,9 @@ class SquareCB(Policy):
     Parameters
     ----------
     gamma, exponent
-        How sharply worse actions are avoided: gamma * t^exponent in decision t.
+        How sharply worse actions are avoided: gamma (clients t)^exponent in decision t.
+    clients
+        How many clients share the global model, which learns from the decisions of all.
 
     Examples
     --------
@@ -312,10 +318,13 @@ class SquareCB(Policy):
     array([0.25, 0.75])
     """
 
-    gamma: float = 10.0
+    gamma: float = 100.0
     exponent: float = 0.5
+    clients: int = 1
 
     def __post_init__(self) -> None:
+        if not _is_count(self.clients):
+            raise ValueError(f"clients must be 1, 2, ..., not {self.clients}")
         if not 0 < self.gamma < np.inf:
             raise ValueError(f"gamma must be a positive number, not {self.gamma}")
         if not 0 <= self.exponent < np.inf:
@@ -324,7 +333,12 @@ class SquareCB(Policy):
     @property
     def chooser(self) -> Chooser:
         """The policy in numbers."""
-        return Chooser(SQUARECB, float(self.gamma), float(self.exponent))
+        shared = self.gamma * power(self.clients, self.exponent)
+        return Chooser(SQUARECB, float(shared), float(self.exponent))
+
+    def shared_by(self, clients: int) -> "SquareCB":
+        """The same where so many clients share a model, which learns faster then."""
+        return replace(self, clients=clients)
 
 
 @dataclass(frozen=True)
@@ -369,7 +383,7 @@ class LinUCB(Policy):
     array([1., 0.])
     """
 
-    alpha: float = 0.3
+    alpha: float = 0.5
     needs_errors: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -399,7 +413,7 @@ class Thompson(Policy):
     array([0.5, 0.5, 0. ])
     """
 
-    scale: float = 0.3
+    scale: float = 0.2
     needs_errors: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

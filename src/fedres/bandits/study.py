@@ -211,7 +211,7 @@ def study(
         environment = make(count, seed)
 
         def curves(late: int, cell: Cell) -> Curves:
-            policy, options = chosen[cell[0]], tuned[cell][0].options()
+            policy, options = _of(chosen, cell, count), tuned[cell][0].options()
             run = play(environment, policy, cell[1], delay=late, seed=seed, **options)
             totals = (run.reward_by_round.cumsum(), run.regret_by_round.cumsum())
             return Curves(*(total[checkpoints - 1] / checkpoints for total in totals))
@@ -244,6 +244,12 @@ def study(
     )  # fmt: skip
 
 
+def _of(policies: Mapping[str, Policy], cell: Cell, clients: int) -> Policy:
+    """The policy of a cell, as so many clients have it: alone, each shares its model with none."""
+    name, method = cell
+    return policies[name].shared_by(1 if method == "independent" else clients)
+
+
 def _tune(
     make: Maker,
     policies: Mapping[str, Policy],
@@ -265,7 +271,7 @@ def _tune(
 
     def earn(cell: Cell, steps: Steps) -> float:
         runs = [
-            play(world, policies[cell[0]], cell[1], seed=seed, **steps.options())
+            play(world, _of(policies, cell, clients), cell[1], seed=seed, **steps.options())
             for world, seed in zip(worlds, TUNING_SEEDS, strict=True)
         ]
         return float(np.mean([run.reward for run in runs]))

@@ -83,7 +83,7 @@ def init(
     )
     if names := settings.class_names:
         shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-        print(f"Labels are {len(names)} classes:         {shown}")
+        print(f"{f'Labels are {len(names)} classes:':29}{shown}")
     else:
         print("Labels are numbers.")
     if settings.features:
@@ -224,13 +224,15 @@ def reset(
 ) -> None:
     """Let a client begin again, on its own machine: its state is damaged, or its table changed.
 
-    Example: fedres flower reset /var/lib/fedres/clinic-3
+    Example: fedres flower reset /var/lib/fedres/state/clinic-3
     """
     from fedres.flower.reset import reset as set_aside
 
     old = set_aside(folder)
-    print("The client begins with an empty local model, and with its first row, which the server")
-    print("learns from once more. " + (f"Its old state: {old}" if old else "It had no state."))
+    print("The client begins with an empty local model and its first row. In a run under way, the")
+    print("server learns from its rows once more.")
+    if old:
+        print(f"Its old state: {old}")
 
 
 @app.command()

@@ -37,6 +37,7 @@ from fedres.core.types import F32, F64, I64
 # An expert that was wrong for so long counts no less: weights must not vanish.
 LEAST = 1e-300
 SUREST = np.float32(80)  # log odds beyond which an expert is taken at this: exp of it is a float32
+EXPERTS = 3  # that a client of FedRes mixes: its own model alone, the shared one alone, FedRes
 FALLING = -1.0  # the share that is dealt out again: 1 / (n + 1)
 ONE, MINUS_HALF = np.float32(1), np.float32(-0.5)
 # So many samples are judged together: in long loops, for vectors, but within the first caches.

@@ -96,7 +96,7 @@ class Gaussian(NamedTuple):
     is_full: bool
     mean: F64  # (models, blocks * width): w^g, or m_i
     covariance: F64  # (models * blocks, width, width), or diagonals (models * blocks, 1, width)
-    response: F64  # (clients * blocks, global width, width): R_i', if full
+    response: F64  # (clients * blocks, width, global width): R_i, if full
     published: F32  # (versions * blocks, ...): Q as clients know it, if they need it
     sent: F32  # Z, a message a row: a, x^l . m_i, y, all over sqrt(s)
     holds: I64  # a client: the version of the global model that it holds
@@ -158,8 +158,9 @@ def meet_row(local: Gaussian, i: int, row: int, block: int) -> float:
     gather(local.z, i, row, a)
     gather(local.x, i, row, x)
     if local.is_full:
-        for k in range(shared):
-            a[k] += inner(local.response[m, k], x)
+        for j in range(own):
+            if x[j] != 0.0:
+                add_scaled(a, x[j], local.response[m, j])
     return spread(local.covariance[m], x, b)
 
 
@@ -219,9 +220,9 @@ def absorb(local: Gaussian, i: int, flight: Any, c: int) -> None:
     local.sent[c, shared], local.sent[c, shared + 1] = residual * scale, label * scale
     if local.is_full:
         add_scaled(mean, (label - residual) / s, b)
-        for k in range(shared):
-            if a[k] != 0.0:
-                add_scaled(local.response[m, k], -a[k] / s, b)
+        for j in range(own):
+            if b[j] != 0.0:
+                add_scaled(local.response[m, j], -b[j] / s, a)
     else:
         s += shared_variance(local, i, block)
         left = label - np.float64(flight.seen[c]) - residual
@@ -258,7 +259,7 @@ def hold(local: Gaussian, i: int, shared: Models, version: int) -> None:
             w[j] = local.mean[i, begin + j]
         for k in range(others):
             e = np.float64(shared.weights[theirs + k])
-            add_scaled(w[:own], e, local.response[i * local.blocks + block, k])
+            add_scaled(w[:own], e, local.response[i * local.blocks + block, :, k])
         for j in range(own):
             local.models.weights[local.models.start[U(i)] + begin + j] = w[j]
 
@@ -368,7 +369,7 @@ def new_sides(
         np.zeros(clients, np.int64),
     )
     responses = [
-        np.zeros((count * blocks if is_full and n else 0, sizes[0], sizes[1]))
+        np.zeros((count * blocks if is_full and n else 0, sizes[1], sizes[0]))
         for n, count in enumerate(counts)
     ]
     return tuple(  # type: ignore[return-value]

@@ -49,6 +49,9 @@ class AppSettings:
     alignment: str = "arrival"
     radius: float = 100.0
     residual_bits: int = 32
+    # Whether each client mixes FedRes with a model of its own and the shared one, see
+    # `fedres.flower.own_mixture`: what it leaves behind then predicts so. Nothing of it is sent.
+    mix: bool = False
     label_low: float = -1.0  # range of labels as the models see them; others are refused
     label_high: float = 1.0
     feature_limit: float = 10.0  # clients clip features to this size; larger ones are refused

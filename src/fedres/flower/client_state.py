@@ -109,6 +109,8 @@ class ClientState:
                 )
             ]
         )
+        if memory.own is not None:
+            memory.own.learn(x_global, x_local, flights, joint)
         if rule.waits:
             slopes = np.stack([flight.slope for flight in flights])
             memory.waiting[memory.next] = memory.position, slopes

@@ -97,10 +97,11 @@ def progress_table(facts: Mapping[str, Any]) -> Table:
     """Who is there, how late and how well."""
     rows, members = [], facts["members"]
     of_classes = any(member["accuracy"] is not None for member in members.values())
+    most = 12 if of_classes else 16  # letters, for a table of 80 columns
     for name, member in sorted(members.items()):
         seen = f"{time.time() - member['last_seen']:.0f} s"
         seen = "ignored" if member["ignored"] else "done" if member["done"] else seen
-        short = name if len(name) <= 16 else f"{name[:15]}…"
+        short = name if len(name) <= most else f"{name[: most - 1]}…"
         row = [escape(short), str(member["applied"]), f"{member['loss']:.4f}"]
         row += [f"{member['accuracy']:.0%}" if member["accuracy"] is not None else ""] * of_classes
         row += [f"{member['lag']:.1f}", seen]

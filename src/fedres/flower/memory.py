@@ -10,6 +10,7 @@ from fedres.core.one_against_all import OutputModels
 from fedres.core.state_files import Arrays, read, write
 from fedres.core.types import F32
 from fedres.flower.app_settings import AppSettings
+from fedres.flower.own_mixture import OwnMixture
 
 STATE = "state.safetensors"
 # Kept as they are.
@@ -60,6 +61,7 @@ class Memory:
     answered: dict[str, list[int]] = field(default_factory=dict)
     # Of a state that does not fit the settings, the training that it is of, and why.
     misfit: tuple[str, str] = ("", "")
+    own: OwnMixture | None = None  # if it mixes
 
     @classmethod
     def blank(cls, client: str, session: str, settings: AppSettings) -> "Memory":
@@ -67,7 +69,9 @@ class Memory:
         rule, outputs = settings.rule, settings.outputs
         empty = OutputModels(outputs, settings.width_global, rule, rule.step)
         local = OutputModels(outputs, settings.width_local, rule, rule.step_of_clients)
-        return cls(client, session, local, GlobalModel(0, empty.weights, *empty.reach))
+        model = GlobalModel(0, empty.weights, *empty.reach)
+        own = OwnMixture(settings) if settings.mix else None
+        return cls(client, session, local, model, own=own)
 
     def save(self, folder: Path) -> None:
         """Put the file in place, all of it or nothing."""
@@ -81,6 +85,8 @@ class Memory:
         }
         arrays: Arrays = {"w_local": local.weights, "squares": local.squares}
         arrays["w_global"] = model.weights
+        if self.own is not None:
+            arrays |= self.own.arrays()
         for k, one in self.outbox.items():
             arrays[f"upload {k}"] = np.frombuffer(one.upload, np.uint8)
         for k, (_, slopes) in self.waiting.items():
@@ -102,13 +108,17 @@ class Memory:
         widths = memory.local.weights.size, memory.global_.weights.size
         if widths != (found := (arrays["w_local"].size, arrays["w_global"].size)):
             # Of an app with other features: its training is over.
-            memory.misfit = facts["session"], f"{found[0]} local weights, not {widths[0]}"
+            words = "{} local and {} global weights"
+            why = f"{words.format(*found)}, not {words.format(*widths)}"
+            memory.misfit = facts["session"], why
             return memory
         for name in PLAIN:
             setattr(memory, name, facts[name])
         local = memory.local
         local.weights[:], local.squares[:] = arrays["w_local"], arrays["squares"]
         local.reach = tuple(facts["local"])
+        if memory.own is not None:
+            memory.own.restore(arrays)
         version, low, high = facts["global"]
         memory.global_ = GlobalModel(version, arrays["w_global"], low, high)
         memory.outbox = {

@@ -9,6 +9,7 @@ import numpy as np
 from fedres.core.types import F32
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.memory import Memory
+from fedres.flower.own_mixture import OwnMixture
 from fedres.flower.run_folder import read_model
 
 
@@ -31,11 +32,16 @@ def write_newest(folder: Path, run: Path) -> int:
 def write_personal(folder: Path, settings: AppSettings, memory: Memory) -> None:
     """What a client knows: the newest global model it was sent, and its own."""
     own = _by_output(memory.local.weights, settings.width_local, settings.outputs)
-    _write(folder, settings, memory.global_.weights, [memory.client], own.T)
+    _write(folder, settings, memory.global_.weights, [memory.client], own.T, memory.own)
 
 
 def _write(
-    folder: Path, settings: AppSettings, w_global: F32, clients: list[str], w_local: F32
+    folder: Path,
+    settings: AppSettings,
+    w_global: F32,
+    clients: list[str],
+    w_local: F32,
+    mixture: OwnMixture | None = None,
 ) -> None:
     from fedres.tables.classifier import FedResClassifier
     from fedres.tables.client_ids import Clients
@@ -82,7 +88,30 @@ def _write(
             "squares": np.ones_like(w_local),
         },
     )
+    if mixture is not None:
+        model.method, model._models = "mixture", _mixed(settings, model._models, mixture)
     model.save(folder)
+
+
+def _mixed(settings: AppSettings, both: Any, mixture: OwnMixture) -> Any:
+    """The models of one client who mixes."""
+    from fedres.tables.mixed_models import MixedModels
+
+    own = mixture.alone.weights.reshape(settings.outputs, -1).T
+    reach = settings.label_scale * (settings.label_high - settings.label_low)
+    return MixedModels.unpack_beside(
+        both,
+        {"own": mixture.columns.tolist(), "reach": reach},
+        {"alone_weights": both.w_global, "alone_squares": both.squares_global},
+        {
+            "start": np.array([0, len(own)]),
+            "columns": np.arange(len(own), dtype=np.int32),
+            "weights": own,
+            "squares": np.ones_like(own),
+            "trust": mixture.trust.reshape(1, -1),
+            "labels": mixture.labels[None],
+        },
+    )
 
 
 def _by_output(weights: F32, width: int, outputs: int) -> F32:

@@ -61,7 +61,7 @@ def serve(grid: Grid, state: ServerState) -> None:
         post.send()
         time.sleep(PAUSE)
         post.collect()
-    LOG.info("fedres: stopped (%s) after round %.1f", reason, state.rounds)
+    LOG.info("fedres: stopped (%s) after round %.1f", reason, state.progress.rounds)
     if absent := state.absent():
         LOG.warning("fedres: not waited for, as absent: %s", ", ".join(absent))
     post.send(last=True)

@@ -7,13 +7,11 @@ the checkpoint holds.
 
 import time
 import uuid
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from fedres.core.one_against_all import OutputModels
 from fedres.core.receipts import new_epoch
@@ -22,6 +20,7 @@ from fedres.flower.checks import RefusedError, checked
 from fedres.flower.global_side import GlobalSide
 from fedres.flower.log import LOG
 from fedres.flower.member import Member
+from fedres.flower.progress import Progress
 from fedres.flower.run_folder import Checkpoint, holds_run
 from fedres.flower.wire import Reply, Sent, Task
 
@@ -60,17 +59,14 @@ class ServerState:
         self._side = GlobalSide(settings)
         self.session = uuid.uuid4().hex
         self._started = new_epoch()
-        self.rounds = self.before = 0.0
+        self.progress, self.before = Progress(), 0.0
         self.members: dict[str, Member] = {}
         self.strangers: Counter[str] = Counter()
         self.reason, self._finished = "", False
-        self.best, self.best_round = np.inf, 0.0
         self.flights: dict[str, TaskUnderWay] = {}
         self._names: dict[int, str] = {}
         self._online: set[int] = set()
         self._bad_nodes: Counter[int] = Counter()
-        self._losses: deque[tuple[float, float]] = deque()
-        self._sum = 0.0  # of these losses
         self._news: dict[int, dict[str, Any]] = {}
         self._changed: set[str] = set()
         self._obeyed = 0  # the newest order carried out
@@ -273,15 +269,14 @@ class ServerState:
         member.loss, member.accuracy = sent.loss, sent.accuracy
         alive = max(1, self._alive)
         member.lag = (met - upload.version) / alive
-        before, self.rounds = self.rounds, self.rounds + 1 / alive
-        self._watch(sent.loss)
+        round_over = self.progress.upload(alive, sent.loss)
         LOG.debug(
             "fedres: upload %d of %s: %d rows, loss %.4f, %.1f rounds late", sent.number, client,
             len(upload.y), sent.loss, member.lag,
         )  # fmt: skip
-        if int(self.rounds) > int(before):
-            mean = self._sum / len(self._losses)
-            LOG.info("fedres: round %d, mean loss %.4f", self.rounds, mean)
+        if round_over:
+            now = self.progress
+            LOG.info("fedres: round %d, mean loss %.4f", now.rounds, now.mean)
         self._news[self.version] = {
             "client": client,
             "number": sent.number,
@@ -292,7 +287,7 @@ class ServerState:
             "accuracy": sent.accuracy,
             "lag": round(member.lag, 4),
             "bytes": len(sent.upload),
-            "round": round(self.rounds, 4),
+            "round": round(self.progress.rounds, 4),
             "seconds": round(self.seconds, 3),
         }
 
@@ -304,24 +299,14 @@ class ServerState:
         if member.ignored:
             LOG.warning("fedres: %s is ignored from now on, see `fedres flower forgive`", client)
 
-    def _watch(self, loss: float) -> None:
-        """The mean loss over the last round, and when it was lowest."""
-        self._losses.append((self.rounds, loss))
-        self._sum += loss
-        while self._losses[0][0] <= self.rounds - 1:
-            self._sum -= self._losses.popleft()[1]
-        mean = self._sum / len(self._losses)
-        if mean < self.best:
-            self.best, self.best_round = mean, self.rounds
-
     def finished(self) -> str | None:
         """Why to stop, or None."""
-        settings = self.settings
-        if settings.rounds and self.rounds >= settings.rounds:
+        settings, progress = self.settings, self.progress
+        if settings.rounds and progress.rounds >= settings.rounds:
             return "rounds"
         if settings.seconds and self.seconds >= settings.seconds:
             return "seconds"
-        if settings.patience and self.rounds - self.best_round >= settings.patience:
+        if settings.patience and progress.rounds - progress.best_round >= settings.patience:
             return "no improvement"
         if self._done and not self._working:
             return "no more rows"
@@ -364,8 +349,10 @@ class ServerState:
             return
         facts = {
             "reason": self.reason if self._finished else "",
-            **{name: getattr(self, name) for name in ("session", "rounds", "seconds")},
-            "best": [self.best, self.best_round],
+            "session": self.session,
+            "rounds": self.progress.rounds,
+            "seconds": self.seconds,
+            "best": [self.progress.best, self.progress.best_round],
             "strangers": dict(self.strangers),
             "clients": len(self.members),
             "absent": self.absent() if self._finished else [],
@@ -384,10 +371,8 @@ class ServerState:
     def _load(self) -> None:
         facts, arrays, old, rows = self._checkpoint.load()
         self._side.load(facts, arrays, old, rows)
-        self.session, self.rounds, self.before = (
-            facts[name] for name in ("session", "rounds", "seconds")
-        )
-        self.best, self.best_round = facts["best"]
+        self.session, self.before = facts["session"], facts["seconds"]
+        self.progress = Progress(facts["rounds"], *facts["best"])
         self.strangers = Counter(facts["strangers"])
         for name, values in facts["members"].items():
             self.members[name] = member = Member(**{**values, "done": False})  # tables grow

@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from fedres.paper.appendix_c import appendix_c
-from fedres.paper.claims import Claim, judge_claims
+from fedres.paper.claims import judge_claims
 from fedres.paper.newcomers import Newcomers, newcomers
 from fedres.paper.protocol import (
     CLIENTS,
@@ -23,6 +23,7 @@ from fedres.paper.protocol import (
 )
 from fedres.paper.readings import READINGS, Reading, find_reading
 from fedres.paper.regret_study import regret
+from fedres.paper.rulings import Claim
 from fedres.paper.tuning import tune, tune_adaptive
 from fedres.simulation.parallel import count_cores
 from fedres.simulation.run_store import RunStore

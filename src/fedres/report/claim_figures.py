@@ -8,10 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedres.paper.claims import TYPE_1, TYPE_2, Claim
+from fedres.paper.claims import TYPE_1, TYPE_2
 from fedres.paper.protocol import SCHEMES
 from fedres.paper.readings import READINGS
 from fedres.paper.reproduction import Reproduction
+from fedres.paper.rulings import Claim
 from fedres.report.plots import styled
 from fedres.simulation.intervals import Interval, interval
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fedres.paper.claims import Ruling
 from fedres.paper.protocol import BASELINES, CLIENTS, SCHEMES, forms
 from fedres.paper.readings import READING_SEEDS_FROM, READINGS, VW_DEFAULT_ETA, Reading
 from fedres.paper.reproduction import Reproduction
+from fedres.paper.rulings import Ruling
 from fedres.paper.tuning import TUNING_SEEDS
 from fedres.report.page import write_page
 from fedres.report.plots import styled, to_svg

@@ -10,6 +10,8 @@ from fedres.core.schedule import held
 from fedres.core.sgd import Flight, Play, U, bounds, count, message_of, predict, set_count
 from fedres.core.types import F32, F64, I32, I64
 
+NOT_KEPT = np.empty((0, 0), np.float32)
+
 
 class Deck(NamedTuple):
     """The rows of every client, where each client stands in them, and what came of it."""
@@ -26,6 +28,7 @@ class Deck(NamedTuple):
     shuffle: bool
     seed: int
     predictions: F32  # (samples, clients)
+    labels: F32  # likewise, where they are kept
     loss_by_round: F64
     weight_by_round: F64
     loss_by_client: F64
@@ -43,6 +46,7 @@ def new_deck(
     seed: int = 0,
     stored: I64 | None = None,
     alone: Any = None,
+    labels: F32 = NOT_KEPT,
 ) -> Deck:
     """A deck of which nothing has been dealt; `alone` are the clients without a local model."""
     clients = len(row_start) - 1
@@ -63,6 +67,7 @@ def new_deck(
         shuffle,
         seed,
         np.full((total, clients), np.nan, np.float32),
+        labels,
         np.zeros(rounds),
         np.zeros(rounds),
         np.zeros(clients),
@@ -145,6 +150,8 @@ def _(deck: Deck, play: Play, n: int, first: int, last: int) -> None:
             prediction = clip(shared + own, low, high)
             loss = joint_value(terms.loss, prediction, shared, own, flight.label[c])
             deck.predictions[U(n * batch) + q, U(i)] = prediction
+            if deck.labels.shape[0] > 0:
+                deck.labels[U(n * batch) + q, U(i)] = flight.label[c]
             deck.loss_by_client[U(i)] += loss
             total += terms.weight[U(i)] * loss
             mass += terms.weight[U(i)]

@@ -13,7 +13,8 @@ from fedres.core.losses import SQUARED, Loss, PairLoss, joint_loss
 from fedres.core.participation import Participation
 from fedres.core.sgd import Alignment, Many, One, Play, new_flight
 from fedres.core.steps import Step
-from fedres.simulation.dealing import Deck, new_deck
+from fedres.core.types import F32
+from fedres.simulation.dealing import NOT_KEPT, Deck, new_deck
 from fedres.simulation.erm_sides import ErmSides
 from fedres.simulation.federation import Federation
 from fedres.simulation.mixing import mix_runs
@@ -146,13 +147,24 @@ def simulate(
     as_it_stands = by_scipy or isinstance(settings.loss, PairLoss)
     compile_ = _compiler() if compiled and not as_it_stands else _as_it_stands
     if method == "mixture":
-        experts = {of: _play(federation, settings.of_expert(of), compile_) for of in SGD_METHODS}
-        return mix_runs(federation, settings, experts, compile_)
+        # All see the same samples: one of the three keeps their labels.
+        shape = settings.total(federation), len(federation.clients)
+        kept = {"central": np.full(shape, np.nan, np.float32)}
+        experts = {
+            of: _play(federation, settings.of_expert(of), compile_, kept.get(of, NOT_KEPT))
+            for of in SGD_METHODS
+        }
+        return mix_runs(federation, settings, experts, kept["central"], compile_)
     return _play(federation, settings, compile_)
 
 
-def _play(federation: Federation, settings: Settings, compile_: Callable[..., Any]) -> Run:
-    """Play a run: the same functions, compiled or not."""
+def _play(
+    federation: Federation,
+    settings: Settings,
+    compile_: Callable[..., Any],
+    labels: F32 = NOT_KEPT,
+) -> Run:
+    """Play a run: the same functions, compiled or not; `labels` are kept if there is room."""
     sides: SgdSides | ErmSides
     if isinstance(settings.options, ErmRule):
         sides = ErmSides(federation, settings, settings.options)
@@ -172,6 +184,7 @@ def _play(federation: Federation, settings: Settings, compile_: Callable[..., An
         seed=settings.seed,
         stored=sides.stored,
         alone=sides.xl.width == 0,
+        labels=labels,
     )
     flight = new_flight(sides.plan.depth, clients, batch, sides.dtype)
     kinds = (Deck, *sides.kinds, One if batch == 1 else Many)

@@ -12,7 +12,6 @@ from fedres.core.mixture import mix, mix_rows, new_mixture
 from fedres.core.sgd import U
 from fedres.core.types import F32, F64
 from fedres.simulation.federation import Federation
-from fedres.simulation.regret import rows_seen
 from fedres.simulation.run import Run
 from fedres.simulation.settings import Method, MixtureOptions, Settings
 
@@ -21,20 +20,21 @@ def mix_runs(
     federation: Federation,
     settings: Settings,
     experts: Mapping[Method, Run],
+    labels: F32,
     compile_: Callable[..., Any],
 ) -> Run:
-    """What clients who mix these experts would have predicted and lost."""
+    """What clients who mix these experts would have predicted and lost.
+
+    `labels` are those of all samples, (samples, clients), NaN where a client rested.
+    """
     assert isinstance(settings.options, MixtureOptions)
     began = perf_counter()
-    rows = rows_seen(federation, settings)
-    labels = np.where(rows >= 0, federation.train.y[rows], np.float32(np.nan))
-    labels = np.ascontiguousarray(labels.T)  # as predictions lie
     values = federation.label_values
     reach = float(values[0]), float(values[-1])
     clients, switching = len(federation.clients), settings.options.switching
     loss = settings.loss.of_sum.number
     mixture = new_mixture(loss, reach, clients, len(experts), switching)
-    predictions = np.full(labels.shape, np.nan, np.float32)
+    predictions = np.empty_like(labels)
     said = np.stack([run.predictions.T.ravel() for run in experts.values()])
     compile_(mix, allocates=True)(mixture, said, labels.ravel(), predictions.ravel())
 

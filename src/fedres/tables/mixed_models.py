@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedres.core.losses import find_loss
-from fedres.core.mixture import FALLING, Mixture, mix, mix_rows, soften
+from fedres.core.mixture import EXPERTS, FALLING, Mixture, mix, mix_rows, soften
 from fedres.core.types import F32, F64, I64, Matrix
 from fedres.core.views import beside
 from fedres.tables.online_models import Array, ModelShape, OnlineModels, SparseRow, StreamRows
 from fedres.tables.weight_slots import Slots
 
-EXPERTS = 3  # a client alone, the server alone, FedRes
 HALVES = 2  # of all trust: one stays, one moves
 ROUNDING = 1e-6  # a range that is wider by no more is the same
 # Of whom nothing is known has no model, and is left to what all clients share.
