@@ -19,6 +19,7 @@ import json
 import resource
 import warnings
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -28,7 +29,8 @@ import pandas as pd
 from rich.console import Console
 from rich.progress import Progress
 
-from fedres import FedResRegressor
+from fedres import FedResRegressor, core, tables
+from fedres.core.source import digest
 from fedres.simulation.data_files import cache_folder, data_folder
 
 PAGE = Path(__file__).parent.parent / "docs" / "grouped-tables.md"
@@ -556,7 +558,15 @@ def splits_of(name):
 
 
 def path_of(name, method, k):
-    return CACHE / f"{name}, {method}, {k}.json"
+    """Where a result is kept; our own is found again only by the code that measured it."""
+    ours = name in GENERATED or method in ours_for(name)
+    return CACHE / f"{name}, {method}, {k}{', ' + code_of_tables() if ours else ''}.json"
+
+
+@cache
+def code_of_tables():
+    files = sorted(p for room in (core, tables) for p in Path(room.__file__).parent.rglob("*.py"))
+    return digest(*(path.read_bytes() for path in files))
 
 
 def stored(name, method):

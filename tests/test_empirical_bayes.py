@@ -150,6 +150,16 @@ def test_conjugate_gradients_find_the_same(monkeypatch, block):
     np.testing.assert_allclose(sure, also, rtol=0.08)
 
 
+def test_few_draws_are_not_biased(monkeypatch):
+    # Most of these weights are hardly determined: variances drawn for them are often too large.
+    frame, y, shop = shops(4000, 600, 1200, noise=2.0)
+    exact = FedResRegressor(local_features=["x"]).fit(frame, y, shop).variance_components_
+    monkeypatch.setattr(arrow, "WIDEST_SOLVED", 10)
+    monkeypatch.setattr(arrow, "MOST_SEARCHED", 1)
+    drawn = FedResRegressor(local_features=["x"]).fit(frame, y, shop).variance_components_
+    np.testing.assert_allclose(drawn["variance"][1:], exact["variance"][1:], rtol=0.1)
+
+
 def test_draws_do_not_change_from_run_to_run():
     frame, y, shop = shops(items=120)
     one, other, third = (

@@ -21,6 +21,7 @@ from fedres.tables.client_blocks import (
     row_variances,
     sum_squares,
     sweep,
+    sweep_one,
 )
 from fedres.tables.csr_sides import only, varying, with_constant
 from fedres.tables.online_models import ModelShape
@@ -31,6 +32,7 @@ WIDEST_SOLVED = 1500  # columns of the global side that are factorised, not iter
 WIDEST_BLOCK = 1000  # of those that are, the narrow groups of a side that is wider
 WHOLE_ROOT, MOST_WHOLE = 64, 2**20  # columns, and numbers, of a posterior that is kept whole
 DRAWS, FEWEST_DRAWS, MOST_DRAWN = 16, 8, 2**22  # of a wider one; numbers that may be kept
+MOST_SEARCHED = 2**16  # numbers drawn while variances are searched for
 MOST_CELLS, MOST_WORK = 2**27, 1e12  # covariances of local weights; products to find them
 FREE = 1e-9  # of the rows' weight: the ridge of the global constant, which steadies it alone
 STEADY = (
@@ -189,8 +191,12 @@ class Arrow:
 
         out = np.zeros((self.width, w_global.shape[1]))
         own = np.empty((self.widest, w_global.shape[1]))
-        run = compiled(sweep, allocates=True)
-        run(self.rows, self.blocks, self.weight, target, w_global, w_local, out, own)
+        sides = target, w_global, w_local, out, own
+        if w_global.shape[1] == 1:
+            run = compiled(sweep_one)
+            run(self.rows, self.blocks, self.weight, *(one.ravel() for one in sides))
+        else:
+            compiled(sweep, allocates=True)(self.rows, self.blocks, self.weight, *sides)
         return out, w_local
 
     def solve(self, right: F64, begin: F64, close: float) -> F64:
@@ -226,12 +232,16 @@ class Arrow:
         numbers = self.width * self.slots * self.outputs
         return bool(self.width <= WHOLE_ROOT and numbers <= MOST_WHOLE)
 
-    def draws(self, seed: int) -> "Draws":
-        """Random numbers that a root of the covariance is made of; none where it is whole."""
+    def draws(self, seed: int, is_kept: bool = True) -> "Draws":
+        """Random numbers that a root of the covariance is made of; none where it is whole.
+
+        To search variances by, small tables take more of them, and large ones fewer.
+        """
         if self.is_whole:
             return Draws(np.eye(self.width), None, None)
         rng = np.random.default_rng(seed)
-        count = int(np.clip(MOST_DRAWN // max(1, self.slots), FEWEST_DRAWS, DRAWS))
+        room, most = (MOST_DRAWN, DRAWS) if is_kept else (MOST_SEARCHED, 4 * DRAWS)
+        count = int(np.clip(room // max(1, self.slots), FEWEST_DRAWS, most))
         shared = rng.standard_normal((self.width, count)) / np.sqrt(count)
         if self.width <= WIDEST_SOLVED:
             return Draws(shared, None, None)

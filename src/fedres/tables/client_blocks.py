@@ -223,6 +223,47 @@ def sweep(
 
 
 @apart
+def sweep_one(
+    rows: SortedRows,
+    blocks: F64,
+    weight: F64,
+    target: F64,
+    w_global: F64,
+    w_local: F64,
+    out: F64,
+    own: F64,
+) -> None:
+    """The same for one problem, whose columns are arrays of one axis: thrice as fast."""
+    for i in range(len(rows.first_row) - 1):
+        slot, corner = rows.first_slot[i], rows.first_cell[i]
+        size = rows.first_slot[i + 1] - slot
+        for a in range(size):
+            own[a], w_local[slot + a] = w_local[slot + a], 0.0
+        for n in range(rows.first_row[i], rows.first_row[i + 1]):
+            left = target[n] if len(target) else 0.0
+            for e in range(rows.begin_global[n], rows.begin_global[n + 1]):
+                left -= rows.x_global[e] * w_global[rows.columns[e]]
+            left *= weight[n]
+            for e in range(rows.begin_local[n], rows.begin_local[n + 1]):
+                own[rows.slots[e] - slot] += rows.x_local[e] * left
+        for a in range(size):
+            row, total = corner + a * (a + 1) // 2, 0.0
+            for b in range(a):
+                total += blocks[row + b] * own[b]
+                w_local[slot + b] += blocks[row + b] * own[a]
+            w_local[slot + a] += total + blocks[row + a] * own[a]
+        for n in range(rows.first_row[i], rows.first_row[i + 1]):
+            left = target[n] if len(target) else 0.0
+            for e in range(rows.begin_global[n], rows.begin_global[n + 1]):
+                left -= rows.x_global[e] * w_global[rows.columns[e]]
+            for e in range(rows.begin_local[n], rows.begin_local[n + 1]):
+                left -= rows.x_local[e] * w_local[rows.slots[e]]
+            left *= weight[n]
+            for e in range(rows.begin_global[n], rows.begin_global[n + 1]):
+                out[rows.columns[e]] += rows.x_global[e] * left
+
+
+@apart
 def leftover(rows: SortedRows, n: int, weight: F64, target: F64, w_global: F64, left: F64) -> None:
     """What the global model leaves of a row's targets, times its weight."""
     for k in range(len(left)):

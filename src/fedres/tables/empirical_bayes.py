@@ -33,6 +33,7 @@ from fedres.tables.weight_groups import Groups, group_sums
 
 MOST_STEPS, CLOSE = 60, 5e-3  # of the fixed point: steps, and the change that ends them
 MOST_ROWS = 60_000  # tell variances to a few percent, which is enough to predict by
+NEAR_MEANS, NEAR_DRAWS = 1e-3, 1e-2  # errors of weights and of draws between steps
 MEMORY = 6  # steps that the next is found from
 LONGEST = 3.0  # step of a logarithm
 GONE = 0.5  # weights determined: a group with less, and falling, has no variance
@@ -118,7 +119,7 @@ def find_variances(
     The search goes on from `begin`, if given; groups without a variance there stay without.
     """
     arrow = Arrow(shape, data, groups, None if begin is None else begin.of_groups > 0)
-    labels, draws = labels_of(shape, data, arrow, k), arrow.draws(seed)
+    labels, draws = labels_of(shape, data, arrow, k), arrow.draws(seed, is_kept=False)
     alive, squared = arrow.alive.copy(), labels.loss == "squared"
     if begin is None:
         share = 0.5 / max(1, alive.sum())
@@ -134,8 +135,8 @@ def find_variances(
         if not squared or not step:
             arrow.weigh(weight)
         arrow.set_ridges(noise / np.where(alive, np.exp(logs), NOTHING), again=squared)
-        w_global, w_local = arrow.means(target, w_global, 1e-3)
-        found = arrow.covariance(draws, root, 1e-2)
+        w_global, w_local = arrow.means(target, w_global, NEAR_MEANS)
+        found = arrow.covariance(draws, root, NEAR_DRAWS)
         root = found.root_global
         determined, squares = _by_group(arrow, w_global, w_local, found)
         last, score = score, toward(score, arrow.scores(w_global, w_local), squared)
@@ -152,7 +153,7 @@ def find_variances(
             path.clear()
             if _idle(arrow, alive):
                 arrow = Arrow(shape, data, groups, alive)
-                draws = arrow.draws(seed)
+                draws = arrow.draws(seed, is_kept=False)
                 arrow.weigh(weight)
         path.append((logs, np.where(alive, pull, 0.0)))
         # A variance matters as much as what it adds to the labels.
@@ -204,8 +205,9 @@ def _by_group(arrow: Arrow, w_global: F64, w_local: F64, side: Covariance) -> tu
     ridge = np.concatenate([arrow.ridge_global[shared], arrow.ridge_local])
     variance = np.concatenate([side.global_[shared], side.local])
     w = np.concatenate([w_global[shared], w_local])
-    known = (1 - ridge * variance).clip(0, 1)
-    return group_sums(group, known, count), group_sums(group, w**2, count)
+    # Drawn variances scatter, and single ones may well be above the prior's: sums are unbiased.
+    known = group_sums(group, 1 - ridge * variance, count)
+    return known.clip(0, group_sums(group, np.ones_like(w), count)), group_sums(group, w**2, count)
 
 
 def solve_for(arrow: Arrow, labels: Labels, variances: Variances, seed: int) -> Solution:
