@@ -124,6 +124,7 @@ def simulate_bandit(
     Examples
     --------
     >>> from fedres.bandits import Catalogue, SquareCB
+    >>> from fedres.core.steps import Adaptive
     >>> world = Catalogue.draw(clients=20, difference=0.5, seed=0)
     >>> runs = {
     ...     method: simulate_bandit(
