@@ -17,6 +17,7 @@ from fedres.bandits.game import earn, new_offer
 from fedres.bandits.policies import Policy
 from fedres.bandits.world import CATALOGUE, CLASSES, World, offered, pay
 from fedres.core.best_pair import solve_arrow
+from fedres.core.models import linear
 from fedres.core.primitives import View
 from fedres.core.sgd import Linear, One, new_models
 from fedres.core.types import F32, F64, I32, I64, Matrix
@@ -306,8 +307,10 @@ class Catalogue(Environment):
     @cached_property
     def mean(self) -> F32:
         """The expected reward of every item, (clients, items)."""
-        shared, own = self.x_global @ self.w_global, self.x_local @ self.w_local.T
-        return np.ascontiguousarray((shared[:, None] + own).T, np.float32)
+        # Not by BLAS, which adds in another order on another CPU.
+        shared = linear(self.x_global, self.w_global, constant=False)
+        own = [linear(self.x_local, w, constant=False) for w in self.w_local]
+        return shared + np.array(own, np.float32)
 
     @property
     def best(self) -> F32:
