@@ -308,11 +308,7 @@ def publish(global_: Gaussian, version: int) -> None:
                     told[j, k] = known[j, k]
 
 
-@keep.register
-def _(global_: Gaussian, version: int, path: Any, n: int) -> None:
-    start = global_.models.start[version]
-    for j in range(path.shape[1]):
-        path[n, j] = global_.models.weights[start + j]
+keep.register(Gaussian)(keep.dispatch(Linear))
 
 
 def new_sides(
