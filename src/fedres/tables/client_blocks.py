@@ -233,7 +233,7 @@ def sweep_one(
     out: F64,
     own: F64,
 ) -> None:
-    """The same for one problem, whose columns are arrays of one axis: thrice as fast."""
+    """The same for one problem, whose columns are arrays of one axis: no loop over problems."""
     for i in range(len(rows.first_row) - 1):
         slot, corner = rows.first_slot[i], rows.first_cell[i]
         size = rows.first_slot[i + 1] - slot
