@@ -1,7 +1,6 @@
 """Many configurations: on the cores of one machine or the machines of a Ray cluster."""
 
 import json
-import logging
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from fedres.core.steps import Adaptive, Sgd
 from fedres.simulation.dataset import Dataset
 from fedres.simulation.engine import simulate
 from fedres.simulation.parallel import map_in_processes, with_bar
+from fedres.simulation.ray_cluster import connect
 from fedres.simulation.run_store import RunStore
 from fedres.simulation.scaling import Scale, scaled_data
 from fedres.simulation.settings import (
@@ -242,17 +242,7 @@ def run_on_ray(
     groups: list[dict[str, Case]], progress: str | None
 ) -> Iterator[dict[str, dict[str, Any]]]:
     """Results as they come. Every machine needs fedres and the data sets (FEDRES_DATA)."""
-    try:
-        import ray
-    except ImportError:
-        raise ValueError("the Ray backend needs Ray: pip install 'fedres[ray]'") from None
-
-    if not ray.is_initialized():
-        # A cluster if RAY_ADDRESS names one; otherwise this machine, and no one else may connect.
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-        here = "RAY_ADDRESS" not in os.environ
-        local: dict[str, Any] = {"_node_ip_address": "127.0.0.1"} if here else {}
-        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR, **local)
+    ray = connect()
     run = ray.remote(_run_there)
     data_folder = os.environ.get("FEDRES_DATA")
 

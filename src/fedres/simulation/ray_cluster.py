@@ -1,0 +1,41 @@
+"""A Ray cluster that is there, or Ray on this machine for this process alone."""
+
+import logging
+import os
+from typing import Any
+
+
+def connect(address: str | None = None, cpus: int | None = None) -> Any:
+    """Connect to a cluster, unless this process is connected, and return the module `ray`.
+
+    Parameters
+    ----------
+    address
+        Of the cluster; None for what RAY_ADDRESS names. If that names none, Ray is started on
+        this machine, and nobody else may connect.
+    cpus
+        How many cores a Ray that is started here has; None for all.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise ValueError("the Ray backend needs Ray: pip install 'fedres[ray]'") from None
+
+    if ray.is_initialized():
+        return ray
+    # Ray would listen on every interface otherwise.
+    os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    address = address or os.environ.get("RAY_ADDRESS")
+    where: dict[str, Any] = {"address": address}
+    if address is None:
+        where = {"address": "local", "_node_ip_address": "127.0.0.1", "num_cpus": cpus}
+        where["include_dashboard"] = False
+    try:
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, **where)
+    except ConnectionError:
+        raise ValueError(
+            f"no Ray cluster answers at {address!r}: start one by ray start --head, or leave out "
+            "--address to run on this machine"
+        ) from None
+    return ray
