@@ -9,13 +9,20 @@ from typing import Annotated, Any
 import typer
 
 from fedres.cli import table_options as shared
+from fedres.cli.large_tables import large_fit
 
 AUTO = "auto"
 MMAP_THRESHOLD = -3  # of glibc's malloc.h
 
 
 def fit(
-    table: Annotated[Path, typer.Argument(help="A CSV, Parquet or svmlight file of rows.")],
+    table: Annotated[
+        Path,
+        typer.Argument(
+            help="A CSV, Parquet or svmlight file of rows; or a folder or pattern of CSV or "
+            "Parquet files, which are read in batches."
+        ),
+    ],
     client: Annotated[str, shared.CLIENT],
     label: Annotated[str, shared.LABEL],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
@@ -35,13 +42,18 @@ def fit(
     item: Annotated[str | None, shared.ITEM] = None,
     seed: Annotated[int, shared.SEED] = 0,
     report: Annotated[Path | None, shared.REPORT] = None,
+    memory: Annotated[str | None, shared.MEMORY] = None,
     json: Annotated[bool, shared.JSON] = False,
 ) -> None:
     """Judge FedRes on held-out rows of your table, then train what is best on all rows and save it.
 
     Example: fedres fit ratings.csv --client user_id --label rating --categorical item_id
     --local genres --time timestamp --out model --report report.html
+
+    A table larger than memory: fedres fit 'events/*.parquet' --client user --label clicks
+    --memory 2GB --out model
     """
+    from fedres.cluster.table_parts import is_large
     from fedres.simulation.parallel import working
     from fedres.simulation.settings import choose
     from fedres.tables.judging import TRAINED, compare_on_table
@@ -53,6 +65,15 @@ def fit(
     if report is not None:
         shared.refuse_unwritable(report)
     columns = shared.ColumnOptions(client, label, time, categorical, local, global_, ignore, item)
+    if memory is not None or is_large(str(table)):
+        for option, value in (("--shared trees", shared_ == "trees"), ("--latent", latent)):
+            if value:
+                raise ValueError(
+                    f"{option} needs all rows in memory: leave it out, or give one file without "
+                    "--memory"
+                )
+        large_fit(table, columns, out, memory, method, task, solver, seed, report, json)
+        return
     rows = columns.read(table)
     model = columns.estimator(rows.y, task, solver, shared_, seed, latent)
     with shared.quiet():

@@ -53,6 +53,11 @@ ITEM = typer.Option(
 SEED = typer.Option(
     help="Decides which rows are held out, and the order of passes.", rich_help_panel=PANEL
 )
+MEMORY = typer.Option(
+    help="Read the table in batches and work in so little memory, such as 2GB (default for "
+    "several files: half of what is free).",
+    rich_help_panel=PANEL,
+)
 JSON = typer.Option("--json", help="Print JSON instead of a table.")
 REPORT = typer.Option(help="Write an HTML report here.")
 MODEL = typer.Argument(help="Folder of a model.")
@@ -101,27 +106,40 @@ class ColumnOptions(NamedTuple):
             y,
             task,  # type: ignore[arg-type]
             client=self.client,
-            categorical_features=_listed(self.categorical),
-            local_features=_listed(self.local),
-            global_features=_listed(self.global_),
             shared=shared,
             latent=latent,
             item=self.item,
             random_state=seed,
-            **({} if solver is None else {"solver": solver}),
+            **self.parameters(solver),
         )
+
+    def parameters(self, solver: str | None) -> dict[str, Any]:
+        """Those parameters of an estimator that name columns, and the solver."""
+        return {
+            "categorical_features": _listed(self.categorical),
+            "local_features": _listed(self.local),
+            "global_features": _listed(self.global_),
+            **({} if solver is None else {"solver": solver}),
+        }
+
+    @property
+    def ignored(self) -> list[str]:
+        """The columns to leave out."""
+        return _listed(self.ignore) or []
 
 
 def _listed(text: str | None) -> list[str] | None:
     return None if text is None else [name for name in text.split(",") if name]
 
 
-def how_columns_are_read(rows: "Table", model: Any, as_json: bool) -> "list[ColumnReading]":
+def how_columns_are_read(
+    rows: "Table", model: Any, as_json: bool, encoder: Any = None
+) -> "list[ColumnReading]":
     """How columns are read; printed before anything is learned, should that fail."""
     from fedres.tables.column_notes import readings
     from fedres.tables.encoder import Encoder
 
-    encoder = Encoder.fit(
+    encoder = encoder or Encoder.fit(
         rows.frame,
         categorical=model.categorical_features,
         local=model.local_features,

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedres.cluster.local_parts import write_part
+from fedres.cluster.local_parts import GlobalState, write_part
 from fedres.cluster.over_shards import over_shards
 from fedres.cluster.shards import Shard
 from fedres.core.files import whole_file
@@ -201,6 +201,14 @@ def solve(
         if done.change < CLOSE:
             break
     return w_global
+
+
+def as_state(w_global: Sequence[F64]) -> GlobalState:
+    """Means as a model that predicts; a side without a model has room for one number."""
+    weights = np.stack(w_global).astype(np.float32)
+    if not weights.shape[1]:
+        weights = np.zeros((len(w_global), 1), np.float32)
+    return GlobalState(weights, np.full_like(weights, SMALLEST))
 
 
 def _plus(some: list[SharedSums], others: list[SharedSums]) -> list[SharedSums]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedres.cluster.local_parts import read_part, write_part
+from fedres.cluster.local_parts import GlobalState, read_part, write_part
 from fedres.cluster.over_shards import over_shards
 from fedres.cluster.shards import Shard
 from fedres.core.files import whole_file
@@ -35,13 +35,6 @@ class SgdProblem:
     encoder: Encoder
     shape: ModelShape
     outputs: int
-
-
-class GlobalState(NamedTuple):
-    """The global model: weights, and the sums of squares that its steps are divided by."""
-
-    weights: F32
-    squares: F32
 
 
 class OpenShard(NamedTuple):

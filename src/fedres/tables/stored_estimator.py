@@ -37,18 +37,7 @@ CHOSEN = (
 def save(model: FedResEstimator, folder: str | PathLike[str]) -> None:
     """Write a model, all that is needed to predict and to go on learning."""
     global_, local = model._models.pack(len(model._clients))
-    parameters = {name: _plain(value) for name, value in model.get_params(deep=False).items()}
-    if not isinstance(model.shared, str):
-        parameters["shared"] = None  # the fitted model says what it was
-    meta: dict[str, Any] = {
-        "kind": next(kind for kind, (cls, _) in KINDS.items() if isinstance(model, cls)),
-        "parameters": parameters,
-        "chosen": {name: _plain(getattr(model, name)) for name in CHOSEN if hasattr(model, name)},
-        "names": list(getattr(model, "feature_names_in_", [])),
-        "encoder": model.encoder_.to_dict(),
-        "labels": model._labels.to_dict(),
-        "settings": model._models.settings._asdict(),
-    }
+    meta = describe(model, model._models.settings)
     groups = {"global": global_, "local": local, "clients": pack_ids(model._clients.ids)}
     if model._posterior is not None:
         packed = model._posterior.pack(len(model._clients))
@@ -64,6 +53,22 @@ def save(model: FedResEstimator, folder: str | PathLike[str]) -> None:
         meta["shared"] = [one.kind for one in model._shared]
         groups["shared"] = {str(k): one.pack() for k, one in enumerate(model._shared)}
     write(folder, meta, groups)
+
+
+def describe(model: FedResEstimator, shape: ModelShape) -> dict[str, Any]:
+    """What of a model is no array, as plain JSON."""
+    parameters = {name: _plain(value) for name, value in model.get_params(deep=False).items()}
+    if not isinstance(model.shared, str):
+        parameters["shared"] = None  # the fitted model says what it was
+    return {
+        "kind": next(kind for kind, (cls, _) in KINDS.items() if isinstance(model, cls)),
+        "parameters": parameters,
+        "chosen": {name: _plain(getattr(model, name)) for name in CHOSEN if hasattr(model, name)},
+        "names": list(getattr(model, "feature_names_in_", [])),
+        "encoder": model.encoder_.to_dict(),
+        "labels": model._labels.to_dict(),
+        "settings": shape._asdict(),
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -33,18 +33,24 @@ def pack_ids(ids: Iterable[Any]) -> dict[str, Array]:
     values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
     texts: dict[str, Array] = {}
     if values and all(isinstance(value, str) for value in values):
-        keys, texts = _hashes(values), _pack_texts(values)
+        keys, texts = hashes(values), _pack_texts(values)
     else:
         keys = _numbers(values, ids)
     for id_, times in Counter(values).items():
         if times > 1:
             raise ValueError(f"client id {id_!r} occurs {times} times: ids must differ")
+    return {**pack_keys(keys), **texts}
+
+
+def pack_keys(keys: Array) -> dict[str, Array]:
+    """Keys of ids that differ, sorted, with the row that each came from."""
     row = np.argsort(keys, kind="stable").astype(np.int32)
     keys = keys[row]
-    return {"ids_key": keys, "ids_row": row, "ids_top": keys[::BLOCK], **texts}
+    return {"ids_key": keys, "ids_row": row, "ids_top": keys[::BLOCK].copy()}
 
 
-def _hashes(texts: list[str]) -> Array:
+def hashes(texts: list[str]) -> Array:
+    """The keys of texts."""
     digests = [blake2b(text.encode(), digest_size=8).digest() for text in texts]
     return np.frombuffer(b"".join(digests), "<u8")
 
@@ -84,7 +90,7 @@ def find_id(wanted: Any, are_texts: bool, part: Part) -> int | None:
     """The row of an id, or None; `part` reads a stretch of an array."""
     if not isinstance(wanted, str if are_texts else Number | np.bool_):
         return None
-    key: Any = _hashes([str(wanted)])[0] if are_texts else wanted
+    key: Any = hashes([str(wanted)])[0] if are_texts else wanted
     block = max(0, int(np.searchsorted(part("ids_top", 0, None), key)) - 1)
     first = block * BLOCK
     i = first + int(np.searchsorted(part("ids_key", first, first + BLOCK), key))

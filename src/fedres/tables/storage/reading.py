@@ -12,13 +12,7 @@ import numpy as np
 
 from fedres.tables.storage.ids import Array, find_id
 from fedres.tables.storage.index import NAME, OURS, read_index
-from fedres.tables.storage.writing import read_header
-
-DTYPES = {
-    **{f"F{bits}": f"<f{bits // 8}" for bits in (16, 32, 64)},
-    **{f"{kind}{bits}": f"<{kind.lower()}{bits // 8}" for kind in "IU" for bits in (8, 16, 32, 64)},
-    "BOOL": "?",
-}
+from fedres.tables.storage.writing import DTYPES, read_header
 
 
 def open_folder(folder: str | os.PathLike[str]) -> "Stored":

@@ -1,0 +1,124 @@
+"""Tables larger than memory: rows a second, peak memory, and one client's model out of millions.
+
+    python benchmarks/scale.py [rows] [memory]
+
+Generates a table of so many rows (default a million), a tenth as many clients and 20 columns, half
+of them numbers and half categories, as Parquet; fits it in shards, with the memory of the process
+limited (RLIMIT_DATA), and in memory as well if it is small; then reads the models of single clients.
+The workload is frozen: change it and the numbers mean nothing.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from fedres.cluster.memory import parse_size
+
+NUMBERS, CATEGORIES = 10, (3, 4, 5, 6, 8, 12, 20, 50, 100, 200)
+FILE = 1_000_000  # rows
+IN_MEMORY = 1_000_000  # rows of a table that is fitted in memory, too
+READS = 200
+console = Console(width=110)
+
+
+def generate(folder, rows, seed=0):
+    """Write a table, a million rows a file."""
+    rng = np.random.default_rng(seed)
+    clients = rows // 10
+    slopes = rng.normal(size=NUMBERS) / 3
+    effects = [rng.normal(size=size) / 3 for size in CATEGORIES]
+    own = rng.normal(size=(clients, 2)).astype(np.float32) / 2
+    for number, first in enumerate(range(0, rows, FILE)):
+        count = min(FILE, rows - first)
+        client = rng.integers(0, clients, count)
+        x = rng.standard_normal((count, NUMBERS), np.float32)
+        y = x @ slopes + own[client, 0] + own[client, 1] * x[:, 0]
+        columns = {"user": client, **{f"x{j}": x[:, j] for j in range(NUMBERS)}}
+        for j, size in enumerate(CATEGORIES):
+            code = rng.integers(0, size, count)
+            y += effects[j][code]
+            names = pa.array([f"c{k}" for k in range(size)])
+            columns[f"k{j}"] = pa.DictionaryArray.from_arrays(code.astype(np.int32), names)
+        columns["y"] = (y + rng.standard_normal(count)).astype(np.float32)
+        path = Path(folder) / f"part-{number:05d}.parquet"
+        parquet.write_table(pa.table(columns), path, row_group_size=2**18)
+
+
+def fit(table, out, *options, limit=None):
+    """Run the command: seconds of wall and CPU, peak GB, and what it printed."""
+    command = [sys.executable, "-c", "from fedres.cli import main; main()", "fit", str(table)]
+    command += ["--client", "user", "--label", "y", "--out", str(out), "--json", *options]
+
+    def limited():
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+    began = perf_counter()
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=limited)  # noqa: PLW1509
+    printed = child.stdout.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    if status:
+        raise RuntimeError(f"{command[3:]} ended with {status}")
+    cpu = usage.ru_utime + usage.ru_stime
+    return perf_counter() - began, cpu, usage.ru_maxrss * 1024 / 1e9, json.loads(printed)
+
+
+def one_client(out, clients):
+    """Milliseconds from the folder to one client's model, the median and the worst of some."""
+    from fedres import load_model
+
+    taken = []
+    for id_ in np.random.default_rng(1).integers(0, clients, READS).tolist():
+        began = perf_counter()
+        try:
+            load_model(out, client=id_)
+        except ValueError:  # by chance it has no row
+            continue
+        taken.append(1000 * (perf_counter() - began))
+    return np.median(taken), max(taken)
+
+
+def main(rows, memory):
+    table = Table(title=f"{rows:,} rows of {rows // 10:,} clients, 20 columns", box=box.SIMPLE_HEAD)
+    for column in ("what", "rows", "wall s", "CPU s", "rows / CPU s", "peak GB", "rmse"):
+        table.add_column(column, justify="right" if column != "what" else "left")
+
+    def add(what, count, wall, cpu, peak, found):
+        error = found["methods"]["fedres"]["rmse"]
+        cells = (f"{count:,}", f"{wall:.0f}", f"{cpu:.0f}", f"{count / cpu:,.0f}")
+        table.add_row(what, *cells, f"{peak:.2f}", f"{error:.4f}")
+
+    with TemporaryDirectory(dir=os.environ.get("FEDRES_SCRATCH")) as folder:
+        events, out = Path(folder) / "events", Path(folder) / "model"
+        events.mkdir()
+        began = perf_counter()
+        generate(events, rows)
+        size = sum(path.stat().st_size for path in events.iterdir()) / 1e9
+        console.print(f"generated in {perf_counter() - began:.0f} s: {size:.2f} GB of Parquet")
+        limit = parse_size(memory)
+        pattern = events / "*.parquet"
+        add(f"in shards, {memory}", rows, *fit(pattern, out, "--memory", memory, limit=limit))
+        median, worst = one_client(out, rows // 10)
+        if rows <= IN_MEMORY:
+            whole = Path(folder) / "whole.parquet"
+            parquet.write_table(parquet.read_table(events), whole)
+            found = fit(whole, Path(folder) / "other", "--shared", "linear")
+            add("in memory", rows, *found)
+    console.print(table)
+    console.print(f"one client's model: {median:.1f} ms, at worst {worst:.1f} ms")
+
+
+if __name__ == "__main__":
+    main(int(float(sys.argv[1])) if sys.argv[1:] else 1_000_000, (sys.argv[2:] or ["4GB"])[0])
