@@ -23,14 +23,23 @@ class GlobalState(NamedTuple):
     squares: F32
 
 
-def write_part(shard: Shard, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write them, whole or not at all."""
+def write_part(shard: Shard, arrays: Mapping[str, NDArray[Any]], messages: int = 0) -> None:
+    """Write them, and how many messages to a server they know of, whole or not at all."""
     with whole_file(shard.path("local")) as file:
-        for name in NAMES:
-            np.save(file, arrays[name], allow_pickle=False)
+        for array in (np.array(messages), *(arrays[name] for name in NAMES)):
+            np.save(file, array, allow_pickle=False)
 
 
 def read_part(shard: Shard) -> dict[str, NDArray[Any]]:
-    """What `write_part` wrote."""
+    """The local models that `write_part` wrote."""
     with shard.path("local").open("rb") as file:
+        np.load(file, allow_pickle=False)
         return {name: np.load(file, allow_pickle=False) for name in NAMES}
+
+
+def messages_known(shard: Shard) -> int:
+    """How many messages the local models on disk know of: none before they are written."""
+    if not shard.path("local").exists():
+        return 0
+    with shard.path("local").open("rb") as file:
+        return int(np.load(file, allow_pickle=False))

@@ -1,12 +1,13 @@
 """The same work on every shard, some at once, and what comes of it one after the other."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fedres.cluster.row_progress import with_rate
 from fedres.cluster.shards import Shard
 
 T = TypeVar("T")
+OverShards = Callable[[Callable[[Shard], Any], Sequence[Shard], int, str | None], Iterator[Any]]
 
 
 def over_shards(

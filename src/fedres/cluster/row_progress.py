@@ -3,11 +3,42 @@
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from fedres.simulation.parallel import SECONDS_A_LINE
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
 T = TypeVar("T")
+
+
+def row_bars() -> "Progress":
+    """Bars that tell a rate beside; they are not shown where they could not move."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def shown_rate(rows: int, seconds: float) -> str:
+    """How many rows there are, and how many a second.
+
+    Examples
+    --------
+    >>> shown_rate(3000, 2.0)
+    '3,000 rows, 1,500 a second'
+    """
+    return f"{rows:,} rows, {rows / max(seconds, 1e-9):,.0f} a second"
 
 
 def with_rate(
@@ -32,29 +63,18 @@ def with_rate(
     if progress is None:
         yield from (result for result, _ in sized)
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
+    bar = row_bars()
     began = told = time.monotonic()
     rows = 0
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
+    with bar:
         task = bar.add_task(progress, total=total, rate="")
         for result, size in sized:
             rows += size
             now = time.monotonic()
-            rate = f"{rows:,} rows, {rows / max(now - began, 1e-9):,.0f} a second"
+            rate = shown_rate(rows, now - began)
             bar.update(task, completed=rows, rate=rate)
             is_last = rows == total
-            if not console.is_terminal and (now - told >= SECONDS_A_LINE or is_last):
+            if bar.disable and (now - told >= SECONDS_A_LINE or is_last):
                 told = now
                 print(f"{progress}: {rate}", file=sys.stderr, flush=True)
             yield result

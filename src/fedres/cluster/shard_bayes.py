@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedres.cluster.local_parts import GlobalState, write_part
-from fedres.cluster.over_shards import over_shards
+from fedres.cluster.over_shards import OverShards, over_shards
 from fedres.cluster.shards import Shard
 from fedres.core.files import whole_file
 from fedres.core.primitives import SMALLEST
@@ -174,19 +174,23 @@ def solve_shared(
 
 
 def solve(
-    shards: Sequence[Shard], problem: BayesProblem, n_jobs: int = 1, progress: str | None = None
+    shards: Sequence[Shard],
+    problem: BayesProblem,
+    n_jobs: int = 1,
+    progress: str | None = None,
+    each: OverShards = over_shards,
 ) -> list[F64]:
     """The global model of every output; the local models are written beside their shards."""
     outputs = range(len(problem.variances))
     w_global = [np.zeros(len(problem.groups.of_global)) for _ in outputs]
     told = None if progress is None else f"{progress}: what clients share"
-    sums = reduce(_plus, over_shards(partial(begin, problem=problem), shards, n_jobs, told))
+    sums = reduce(_plus, each(partial(begin, problem=problem), shards, n_jobs, told))
     for _ in range(1 if problem.squared else MOST_STEPS):
 
         def sent(x: F64, k: int) -> F64:
             part = partial(send, problem=problem, k=k, w_global=x)
             more = None if progress is None else f"{progress}: one step of many"
-            return np.asarray(sum(over_shards(part, shards, n_jobs, more)))
+            return np.asarray(sum(each(part, shards, n_jobs, more)))
 
         w_global = [
             solve_shared(problem, k, sums[k], w_global[k], partial(sent, k=k)) for k in outputs
@@ -194,7 +198,7 @@ def solve(
         told = None if progress is None else f"{progress}: clients' own"
         step = partial(advance, problem=problem, w_global=w_global)
         done = Advance(0.0, [])
-        for one in over_shards(step, shards, n_jobs, told):
+        for one in each(step, shards, n_jobs, told):
             both = _plus(done.sums, one.sums) if done.sums else one.sums
             done = Advance(max(done.change, one.change), both)
         sums = done.sums

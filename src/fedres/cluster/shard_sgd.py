@@ -9,7 +9,7 @@ rows with a copy of it, and says what `OnlineModels.apply_told` needs to learn t
 and elsewhere. With one shard, or in turns, both give the same bits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -107,24 +107,42 @@ def train(
     rng: Any,
     progress: str | None = None,
 ) -> GlobalState:
-    """As many passes as asked for and three with smaller steps, as `tune_and_train` has them."""
+    """All passes; the global model afterwards, and local models beside their shards."""
     global_ = new_global(problem)
-    for shard in shards:
-        for what in ("stream", "local"):
-            shard.path(what).unlink(missing_ok=True)
-    etas = [share * best.eta for share in (*[1.0] * best.passes, *ANNEALED)]
-    for number, eta in enumerate(etas, 1):
-        # With one shard, chance decides what it decides in memory, and nothing else.
-        order = [0] if len(shards) == 1 else rng.permutation(len(shards))
+    forget_models(shards)
+    for number, (eta, ordered) in enumerate(passes(shards, best, rng), 1):
 
         def learn(shard: Shard, eta: float = eta) -> None:
             nonlocal global_
             global_ = learn_shard(shard, problem, global_, eta, rng)
 
-        told = None if progress is None else f"{progress}: pass {number} of {len(etas)}"
-        for _ in over_shards(learn, [shards[i] for i in order], 1, told):
+        told = None if progress is None else f"{progress}: pass {number} of {count_passes(best)}"
+        for _ in over_shards(learn, ordered, 1, told):
             pass
     return global_
+
+
+def forget_models(shards: Sequence[Shard]) -> None:
+    """Remove what earlier training has left."""
+    for shard in shards:
+        for what in ("stream", "local"):
+            shard.path(what).unlink(missing_ok=True)
+
+
+def passes(shards: Sequence[Shard], best: Trial, rng: Any) -> Iterator[tuple[float, list[Shard]]]:
+    """The step of each pass and the shards in an order of chance.
+
+    There are as many as asked for and three with smaller steps, as `tune_and_train` has them.
+    """
+    for share in (*[1.0] * best.passes, *ANNEALED):
+        # With one shard, chance decides what it decides in memory, and nothing else.
+        order = [0] if len(shards) == 1 else rng.permutation(len(shards))
+        yield share * best.eta, [shards[i] for i in order]
+
+
+def count_passes(best: Trial) -> int:
+    """How many there are."""
+    return best.passes + len(ANNEALED)
 
 
 def _keep_stream(shard: Shard, y: F32, keys: NDArray[Any], clients: int, rows: StreamRows) -> None:

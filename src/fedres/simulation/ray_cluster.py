@@ -16,6 +16,14 @@ def connect(address: str | None = None, cpus: int | None = None) -> Any:
     cpus
         How many cores a Ray that is started here has; None for all.
     """
+    address = address or os.environ.get("RAY_ADDRESS")
+    where: dict[str, Any] = {"address": address}
+    if address is None:
+        # Ray, which reads this when it is imported, would listen on every interface otherwise.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        where = {"address": "local", "_node_ip_address": "127.0.0.1", "num_cpus": cpus}
+        where["include_dashboard"] = False
     try:
         import ray
     except ImportError:
@@ -23,14 +31,6 @@ def connect(address: str | None = None, cpus: int | None = None) -> Any:
 
     if ray.is_initialized():
         return ray
-    # Ray would listen on every interface otherwise.
-    os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    address = address or os.environ.get("RAY_ADDRESS")
-    where: dict[str, Any] = {"address": address}
-    if address is None:
-        where = {"address": "local", "_node_ip_address": "127.0.0.1", "num_cpus": cpus}
-        where["include_dashboard"] = False
     try:
         ray.init(log_to_driver=False, logging_level=logging.ERROR, **where)
     except ConnectionError:

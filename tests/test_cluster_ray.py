@@ -1,0 +1,166 @@
+"""Shards on Ray: the same weights, and nothing counted twice whatever dies.
+
+One cluster of three nodes on this machine serves all tests; one of them loses a node.
+"""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from sklearn.utils import check_random_state
+
+from fedres import FedResClassifier, FedResRegressor
+from fedres.cluster import shard_bayes, shard_sgd
+from fedres.cluster.local_parts import messages_known, read_part
+from fedres.cluster.ray_bayes import solve_on_ray
+from fedres.cluster.ray_sgd import train_on_ray
+from fedres.tables.online_models import ModelShape
+from fedres.tables.sgd_tuning import Trial
+from test_cluster import dealt, events, local_weights
+
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # no other machine may connect
+pytest.importorskip("ray")
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
+BEST = Trial(0.3, 10.0, 3)
+PASSES = shard_sgd.count_passes(BEST)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head without cores, where the server is, and two nodes for workers."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    soon = {"health_check_period_ms": 300, "health_check_failure_threshold": 3}
+    here = {"node_ip_address": "127.0.0.1", "include_dashboard": False}
+    cluster = Cluster(True, head_node_args={"num_cpus": 0, "_system_config": soon, **here})
+    for _ in range(2):
+        cluster.add_node(num_cpus=2, **here)
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def table(folder, shards, rows=900):
+    shards = dealt(events(rows), folder, shards)
+    encoder = shards[0].layout.encoder
+    shape = ModelShape(encoder.width_global, encoder.width_local, shrinkage=BEST.shrinkage)
+    return shards, shard_sgd.SgdProblem(encoder, shape, 1)
+
+
+def parts(shards):
+    return [read_part(shard) for shard in shards]
+
+
+def test_one_worker_has_the_bits_of_one_process_without_ray(cluster, tmp_path):
+    shards, problem = table(tmp_path, 3)
+    here = shard_sgd.train(shards, problem, BEST, check_random_state(0))
+    local = parts(shards)
+    run = train_on_ray(shards, problem, BEST, check_random_state(0), 1, rows_a_message=64)
+    np.testing.assert_array_equal(run.global_.weights, here.weights)
+    np.testing.assert_array_equal(run.global_.squares, here.squares)
+    for ours, theirs in zip(parts(shards), local, strict=True):
+        for name in theirs:
+            np.testing.assert_array_equal(ours[name], theirs[name])
+    assert {*run.used.delays} == {0}
+    assert sum(run.used.rows.values()) == PASSES * 900
+
+
+def assert_each_row_counted_once(shards, used, rows_a_message):
+    """By the server as often as there were passes, and by the local models likewise."""
+    for shard in shards:
+        messages = PASSES * -(-shard.rows // rows_a_message)
+        assert used.rows[shard.number] == PASSES * shard.rows
+        assert used.messages[shard.number] == messages == messages_known(shard)
+    assert sum(used.delays.values()) == sum(used.messages.values())
+
+
+def loss(shards, problem, global_):
+    """The mean squared error on all rows."""
+    errors = []
+    for shard in shards:
+        opened = shard_sgd.open_shard(shard, problem, global_)
+        errors.append(opened.models.predict(opened.rows) - opened.y)
+    return np.square(np.concatenate(errors, axis=1)).mean()
+
+
+def test_two_workers_learn_as_well_though_late(cluster, tmp_path):
+    shards, problem = table(tmp_path, 5)
+    here = loss(shards, problem, shard_sgd.train(shards, problem, BEST, check_random_state(0)))
+    run = train_on_ray(shards, problem, BEST, check_random_state(0), 2, rows_a_message=16)
+    assert_each_row_counted_once(shards, run.used, 16)
+    assert max(run.used.delays) > 0
+    assert loss(shards, problem, run.global_) < 1.05 * here
+
+
+@pytest.mark.parametrize("task", ["numbers", "classes"])
+def test_sums_from_any_number_of_workers_give_the_same_bits(cluster, tmp_path, task):
+    frame = events(900, clients=20)
+    kind = FedResRegressor if task == "numbers" else FedResClassifier
+    if task == "classes":
+        frame["y"] = np.where(frame.y > frame.y.mean(), "high", "low")
+    model = kind(categorical_features=["code"], local_features=["genres", "age"], client="user")
+    model.fit(frame.drop(columns="y"), frame.y)
+    shards = dealt(frame, tmp_path, 3, model.encoder_, model._labels)
+    known = model._posterior
+    variances = [
+        shard_bayes.Variances(of, noise, of)
+        for of, noise in zip(known.variances, known.noise, strict=True)
+    ]
+    problem = shard_bayes.BayesProblem(
+        model.encoder_, model._models.settings, known.groups, variances
+    )
+    one, own = solve_on_ray(shards, problem, 1), local_weights(shards)
+    two = solve_on_ray(shards, problem, 2)
+    np.testing.assert_array_equal(one, two)
+    assert local_weights(shards) == own
+    np.testing.assert_allclose(two[0], model._models.w_global[0], atol=1e-4)
+
+
+def living(kind):
+    """The node and the process of every actor of a kind that lives."""
+    from ray._private.state import actors
+
+    return [
+        (one["Address"]["NodeID"], one["Pid"])
+        for one in actors().values()
+        if one["ActorClassName"] == kind and one["State"] == "ALIVE"
+    ]
+
+
+class Once:
+    """Watches a run, and does something when it is well under way."""
+
+    def __init__(self, rows, what):
+        self.rows, self.what, self.done = rows, what, False
+
+    def __call__(self, rows):
+        if not self.done and min(rows) > self.rows:
+            self.done = True
+            self.what()
+
+
+@pytest.mark.parametrize("dies", ["worker", "server", "node"])
+def test_whatever_dies_each_row_counts_once(cluster, tmp_path, dies, monkeypatch):
+    monkeypatch.setattr("fedres.cluster.ray_sgd.POLL", 0.05)
+    shards, problem = table(tmp_path, 8, 4000)
+    here = loss(shards, problem, shard_sgd.train(shards, problem, BEST, check_random_state(0)))
+
+    def kill():
+        if dies == "node":
+            theirs = living("SgdWorker")[0][0]
+            (node,) = [one for one in cluster.worker_nodes if one.node_id == theirs]
+            cluster.remove_node(node, allow_graceful=False)
+        else:
+            kind = {"worker": "SgdWorker", "server": "SharedServer"}[dies]
+            os.kill(living(kind)[0][1], signal.SIGKILL)
+
+    watch = Once(2000, kill)
+    run = train_on_ray(shards, problem, BEST, check_random_state(0), 2, watch, rows_a_message=8)
+    assert watch.done
+    assert_each_row_counted_once(shards, run.used, 8)
+    assert loss(shards, problem, run.global_) < 1.05 * here
+    if dies != "server":  # which would have forgotten what it dropped
+        assert run.used.dropped > 0
