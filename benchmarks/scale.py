@@ -4,7 +4,7 @@
 
 Generates a table of so many rows (default a million), a tenth as many clients and 20 columns, half
 of them numbers and half categories, as Parquet; fits it in shards, with the memory of the process
-limited (RLIMIT_DATA), and in memory as well if it is small; then reads the models of single clients.
+limited (RLIMIT_DATA), and in memory as well if it is small; then reads single clients.
 The workload is frozen: change it and the numbers mean nothing.
 """
 

@@ -129,6 +129,7 @@ def prepare_parts(
     memory: int,
     task: Task | None = None,
     parameters: dict[str, Any] | None = None,
+    shards: int | None = None,
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> PreparedParts:
@@ -144,6 +145,8 @@ def prepare_parts(
         Bytes that may be taken.
     task, parameters
         As `estimator_for` takes them.
+    shards
+        How many there are to be; None for as many as memory asks for.
     n_jobs
         How many shards are to be worked on at once; None for a core each.
     progress
@@ -170,7 +173,7 @@ def prepare_parts(
     model.feature_names_in_ = np.array(sketch.features, object)
     layout = Layout(encoder, model._labels, sketch.most_in_a_row(), sketch.whole_ids)
     cores, clients = count_cores(n_jobs), sketch.clients.count
-    shards = count_shards(layout, sketch.rows, clients, memory, cores)
+    shards = shards or count_shards(layout, sketch.rows, clients, memory, cores)
     _refuse_full_disk(folder, layout, sketch.rows)
     most = min(JUDGED, memory // A_JUDGED_ROW)
     # A client is in the sample or not by a number of its own: of whom it is, all rows are.
@@ -312,6 +315,7 @@ def fit_parts(
     task: Task | None = None,
     parameters: dict[str, Any] | None = None,
     seed: int = 0,
+    shards: int | None = None,
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> LargeFit:
@@ -332,6 +336,7 @@ def fit_parts(
             memory=memory,
             task=task,
             parameters={**(parameters or {}), "shared": "linear", "random_state": seed},
+            shards=shards,
             n_jobs=n_jobs,
             progress=progress,
         )
@@ -340,18 +345,18 @@ def fit_parts(
         saved: Any = found.recommended if method == "auto" else method
         fitted = train_parts(prepared, saved, found.chosen[saved], n_jobs=n_jobs, progress=progress)
         fitted.model.columns_ = {"client": roles.client, "label": roles.label, "time": roles.time}
-        shards = prepared.shards
-        clients = write_model(out, fitted.model, fitted.shape, fitted.global_, shards)
-        rows = sum(shard.rows for shard in shards)
+        parted = prepared.shards
+        clients = write_model(out, fitted.model, fitted.shape, fitted.global_, parted)
+        rows = sum(shard.rows for shard in parted)
     return LargeFit(
         found,
         saved,
         fitted.model,
         rows,
         clients,
-        len(shards),
+        len(parted),
         prepared.sample,
-        shards[0].layout.encoder,
+        parted[0].layout.encoder,
     )
 
 
