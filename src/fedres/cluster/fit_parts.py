@@ -250,7 +250,7 @@ def _train_bayes(
 
     assert isinstance(model.encoder_, Encoder)
     shape = model._settings(DEFAULT.eta, 0.0)
-    data = _some_rows(shards, model.encoder_, VARIANCES_FROM)
+    data = some_rows(shards, model.encoder_, VARIANCES_FROM)
     if len(data.client) > VARIANCES_FROM:
         data = data.of_clients(of_some_clients(data.client, rng, VARIANCES_FROM))
     _, found = model._train_linear(shape, data, rng)
@@ -373,7 +373,7 @@ def _read(
     return with_rate(batches, parts.count() if total is None else total, progress)
 
 
-def _some_rows(shards: Sequence[Shard], encoder: Encoder, enough: int) -> Encoded:
+def some_rows(shards: Sequence[Shard], encoder: Encoder, enough: int) -> Encoded:
     """The rows of the first shards, so many or more: clients are in them by chance."""
     from scipy import sparse
 
