@@ -55,8 +55,8 @@ SEED = typer.Option(
     help="Decides which rows are held out, and the order of passes.", rich_help_panel=PANEL
 )
 MEMORY = typer.Option(
-    help="Read the table in batches and work in so little memory, such as 2GB (default for "
-    "several files: half of what is free).",
+    help="Read the table in batches and work in so little memory, such as 2GB (several files are "
+    "read in batches anyway).",
     rich_help_panel=PANEL,
 )
 JSON = typer.Option("--json", help="Print JSON instead of a table.")
