@@ -4,7 +4,7 @@
 
 Generates a table of so many rows (default a million), a tenth as many clients and 20 columns, half
 of them numbers and half categories, as Parquet; fits it in shards, with the memory of the process
-limited (RLIMIT_DATA), and in memory as well if it is small; then reads the models of single clients.
+limited (RLIMIT_DATA), and in memory as well if it is small; then reads single clients.
 The workload is frozen: change it and the numbers mean nothing.
 """
 
@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from fedres.cluster import shard_bayes, shard_sgd
+from fedres.cluster.fit_parts import ColumnRoles, prepare_parts, some_rows
 from fedres.cluster.memory import parse_size
+from fedres.cluster.table_parts import TableParts
+from fedres.tables.arrow import Arrow
+from fedres.tables.empirical_bayes import find_all_variances, labels_of
+from fedres.tables.online_models import OnlineModels
 
 NUMBERS, CATEGORIES = 10, (3, 4, 5, 6, 8, 12, 20, 50, 100, 200)
 FILE = 1_000_000  # rows
@@ -90,6 +96,65 @@ def one_client(out, clients):
     return np.median(taken), max(taken)
 
 
+def spent(call):
+    """CPU seconds."""
+    began = process_time()
+    call()
+    return process_time() - began
+
+
+def passes(events, folder):
+    """Rows a CPU second of both solvers, on the same encoded rows in four shards and in memory."""
+    folder.mkdir()
+    roles, parameters = ColumnRoles("user", "y"), {"shared": "linear"}
+    prepared = prepare_parts(
+        TableParts.find(str(events)), roles, folder, memory=10**10, shards=4, parameters=parameters
+    )
+    shards, model = prepared.shards, prepared.model
+    rows = sum(shard.rows for shard in shards)
+    data, shape = some_rows(shards, model.encoder_, rows), model._settings(0.3, 10.0)
+    groups, rng = model._groups, np.random.RandomState(0)
+    problem = shard_sgd.SgdProblem(model.encoder_, shape, 1)
+    state = shard_sgd.new_global(problem)
+
+    def learn_shards():
+        nonlocal state
+        for shard in shards:
+            state = shard_sgd.learn_shard(shard, problem, state, 0.3, rng)
+
+    first, again = spent(learn_shards), spent(learn_shards)
+    models = OnlineModels(shape)
+    laid_out = spent(lambda: models.rows(data.x_global, data.x_local, data.client))
+    stream = models.rows(data.x_global, data.x_local, data.client)
+    order = rng.permutation(rows).astype(np.int32)
+    learned = spent(lambda: models.learn(stream, data.y, order))
+    variances = find_all_variances(shape, data, groups, 0, rng)
+    bayes = shard_bayes.BayesProblem(model.encoder_, shape, groups, variances)
+    shard_bayes.begin(shards[0], bayes)  # compiles
+
+    def solve():
+        alive = variances[0].of_groups > 0
+        arrow = Arrow(shape, data, groups, alive)
+        arrow.weigh(np.ones(rows))
+        arrow.set_ridges(bayes.ridges(0))
+        labels = labels_of(shape, data, arrow, 0)
+        arrow.means(labels.y, np.zeros(arrow.width), 1e-5)
+
+    in_shards, in_memory = spent(lambda: shard_bayes.solve(shards, bayes)), spent(solve)
+    table = Table(title=f"Solvers alone, {rows:,} rows: rows a CPU second", box=box.SIMPLE_HEAD)
+    table.add_column("what")
+    for column in ("in shards", "in memory", "ratio"):
+        table.add_column(column, justify="right")
+    for what, ours, theirs in (
+        ("sgd, first pass (rows are laid out)", first, laid_out + learned),
+        ("sgd, another pass", again, learned),
+        ("bayes", in_shards, in_memory),
+    ):
+        cells = f"{rows / ours:,.0f}", f"{rows / theirs:,.0f}", f"{theirs / ours:.2f}"
+        table.add_row(what, *cells)
+    console.print(table)
+
+
 def main(rows, memory):
     table = Table(title=f"{rows:,} rows of {rows // 10:,} clients, 20 columns", box=box.SIMPLE_HEAD)
     for column in ("what", "rows", "wall s", "CPU s", "rows / CPU s", "peak GB", "rmse"):
@@ -116,6 +181,7 @@ def main(rows, memory):
             parquet.write_table(parquet.read_table(events), whole)
             found = fit(whole, Path(folder) / "other", "--shared", "linear")
             add("in memory", rows, *found)
+            passes(events, Path(folder) / "shards")
     console.print(table)
     console.print(f"one client's model: {median:.1f} ms, at worst {worst:.1f} ms")
 

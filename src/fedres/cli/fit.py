@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from fedres.cli import table_options as shared
-from fedres.cli.large_tables import large_fit
 
 AUTO = "auto"
 MMAP_THRESHOLD = -3  # of glibc's malloc.h
@@ -53,7 +52,6 @@ def fit(
     A table larger than memory: fedres fit 'events/*.parquet' --client user --label clicks
     --memory 2GB --out model
     """
-    from fedres.cluster.table_parts import is_large
     from fedres.simulation.parallel import working
     from fedres.simulation.settings import choose
     from fedres.tables.judging import TRAINED, compare_on_table
@@ -65,14 +63,14 @@ def fit(
     if report is not None:
         shared.refuse_unwritable(report)
     columns = shared.ColumnOptions(client, label, time, categorical, local, global_, ignore, item)
-    if memory is not None or is_large(str(table)):
+    if memory is not None or shared.is_large(table):
         for option, value in (("--shared trees", shared_ == "trees"), ("--latent", latent)):
             if value:
                 raise ValueError(
                     f"{option} needs all rows in memory: leave it out, or give one file without "
                     "--memory"
                 )
-        large_fit(table, columns, out, memory, method, task, solver, seed, report, json)
+        _fit_parts(table, columns, out, memory, method, task, solver, seed, report, json)
         return
     rows = columns.read(table)
     model = columns.estimator(rows.y, task, solver, shared_, seed, latent)
@@ -101,6 +99,62 @@ def fit(
         "tastes_because": shared.tastes_because(model),
     }
     shared.show(found, table, report, json, readings, summary)
+
+
+def _fit_parts(
+    table: Path,
+    columns: shared.ColumnOptions,
+    out: Path,
+    memory: str | None,
+    method: Any,
+    task: Any,
+    solver: str | None,
+    seed: int,
+    report: Path | None,
+    json: bool,
+) -> None:
+    """Fit a table in shards."""
+    from fedres.cluster.fit_parts import ColumnRoles, fit_parts
+    from fedres.cluster.memory import free_memory, parse_size, peak_memory, shown_size
+    from fedres.cluster.table_parts import TableParts
+
+    room = free_memory() // 2 if memory is None else parse_size(memory)
+    parameters = columns.parameters(solver)
+    named = [*(parameters["categorical_features"] or []), columns.client]
+    parts = TableParts.find(str(table), named)
+    roles = ColumnRoles(columns.client, columns.label, columns.time, columns.ignored)
+    with shared.quiet():
+        done = fit_parts(
+            parts,
+            roles,
+            out,
+            memory=room,
+            method=method,
+            task=task,
+            parameters=parameters,
+            seed=seed,
+            progress=True,
+        )
+        readings = shared.how_columns_are_read(done.sample, done.model, json, done.encoder)
+    summary = {
+        "model": str(out.resolve()),
+        "method": done.method,
+        "rows": done.rows,
+        "clients": done.clients,
+        "judged_rows": len(done.sample),
+        "shards": done.shards,
+        "peak_memory_bytes": peak_memory(),
+        "global_features": done.model.encoder_.width_global,
+        "local_features": done.model.encoder_.width_local,
+        **done.found.chosen[done.method],  # type: ignore[index]
+    }
+    shared.show(done.found, table, report, json, readings, summary)
+    if not json:
+        print(
+            f"Trained on {done.rows:,} rows of {done.clients:,} clients in {done.shards} shards; "
+            f"methods were judged on the {len(done.sample):,} rows of some clients."
+        )
+        print(f"Peak memory: {shown_size(peak_memory())}.")
 
 
 def _give_back_large_arrays() -> None:

@@ -6,6 +6,7 @@ some clients, as many as fit easily, by what judges a table in memory (`compare_
 """
 
 import shutil
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -129,6 +130,7 @@ def prepare_parts(
     memory: int,
     task: Task | None = None,
     parameters: dict[str, Any] | None = None,
+    shards: int | None = None,
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> PreparedParts:
@@ -144,6 +146,8 @@ def prepare_parts(
         Bytes that may be taken.
     task, parameters
         As `estimator_for` takes them.
+    shards
+        How many there are to be; None for as many as memory asks for.
     n_jobs
         How many shards are to be worked on at once; None for a core each.
     progress
@@ -170,12 +174,10 @@ def prepare_parts(
     model.feature_names_in_ = np.array(sketch.features, object)
     layout = Layout(encoder, model._labels, sketch.most_in_a_row(), sketch.whole_ids)
     cores, clients = count_cores(n_jobs), sketch.clients.count
-    shards = count_shards(layout, sketch.rows, clients, memory, cores)
+    shards = shards or count_shards(layout, sketch.rows, clients, memory, cores)
     _refuse_full_disk(folder, layout, sketch.rows)
     most = min(JUDGED, memory // A_JUDGED_ROW)
-    # A client is in the sample or not by a number of its own: of whom it is, all rows are.
-    share = 1.0 if sketch.rows <= most else most / sketch.rows
-    sample = []
+    sample = ClientSample(most, sketch.rows)
     told = f"dealing rows to {shards} shards" if progress else None
     with ShardWriter(folder, layout, shards) as writer:
         for path, frame in _read(parts, roles, sketch.features, told, sketch.rows):
@@ -185,9 +187,58 @@ def prepare_parts(
                 writer.add(keys, y, frame[sketch.features])
             except ValueError as error:
                 raise ValueError(f"{path}: {error}") from None
-            if (chosen := uniform(keys.keys) < share).any():
-                sample.append(frame[chosen])
-    return PreparedParts(open_shards(folder), _table(sample, roles, sketch), model, clients)
+            sample.add(uniform(keys.keys), frame)
+    parted = open_shards(folder)
+    _say_if_uneven(parted)
+    return PreparedParts(parted, _table(sample.frames(), roles, sketch), model, clients)
+
+
+class ClientSample:
+    """All rows of some clients, about so many of so many rows.
+
+    A client is in the sample or not by a number of its own. Should a few clients have so many rows
+    that the sample grows too large, it is thinned out.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> sample = ClientSample(most=4, rows=10)
+    >>> numbers = np.repeat([0.1, 0.3, 0.5], [2, 7, 1])  # three clients, one with most rows
+    >>> sample.add(numbers, pd.DataFrame({"row": range(10)}))
+    >>> pd.concat(sample.frames())["row"].tolist()
+    [0, 1]
+    """
+
+    def __init__(self, most: int, rows: int) -> None:
+        self._most, self._share = most, min(1.0, most / rows)
+        self._parts: list[tuple[F64, pd.DataFrame]] = []
+
+    def add(self, numbers: F64, frame: "pd.DataFrame") -> None:
+        """Take in rows, given the number of each one's client."""
+        self._parts.append((numbers, frame))
+        self._parts[-1:] = self._thinned(self._parts[-1:])
+        while sum(len(part) for _, part in self._parts) > 2 * self._most:
+            self._share /= 2
+            self._parts = self._thinned(self._parts)
+
+    def frames(self) -> "list[pd.DataFrame]":
+        """The rows."""
+        return [frame for _, frame in self._parts]
+
+    def _thinned(self, parts: Any) -> "list[tuple[F64, pd.DataFrame]]":
+        kept = ((numbers < self._share, numbers, frame) for numbers, frame in parts)
+        return [(numbers[here], frame[here]) for here, numbers, frame in kept if here.any()]
+
+
+def _say_if_uneven(shards: Sequence[Shard]) -> None:
+    """Warn of a shard that is far larger than others, since a client is in one."""
+    rows = np.array([shard.rows for shard in shards])
+    if len(rows) > 2 and rows.max() > 2 * np.median(rows):
+        warnings.warn(
+            f"a shard has {rows.max():,} rows and others {np.median(rows):,.0f}, since some client "
+            "has very many: more memory may be needed than --memory says",
+            stacklevel=2,
+        )
 
 
 def train_parts(
@@ -247,7 +298,7 @@ def _train_bayes(
 
     assert isinstance(model.encoder_, Encoder)
     shape = model._settings(DEFAULT.eta, 0.0)
-    data = _some_rows(shards, model.encoder_, VARIANCES_FROM)
+    data = some_rows(shards, model.encoder_, VARIANCES_FROM)
     if len(data.client) > VARIANCES_FROM:
         data = data.of_clients(of_some_clients(data.client, rng, VARIANCES_FROM))
     _, found = model._train_linear(shape, data, rng)
@@ -312,6 +363,7 @@ def fit_parts(
     task: Task | None = None,
     parameters: dict[str, Any] | None = None,
     seed: int = 0,
+    shards: int | None = None,
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> LargeFit:
@@ -332,6 +384,7 @@ def fit_parts(
             memory=memory,
             task=task,
             parameters={**(parameters or {}), "shared": "linear", "random_state": seed},
+            shards=shards,
             n_jobs=n_jobs,
             progress=progress,
         )
@@ -340,18 +393,18 @@ def fit_parts(
         saved: Any = found.recommended if method == "auto" else method
         fitted = train_parts(prepared, saved, found.chosen[saved], n_jobs=n_jobs, progress=progress)
         fitted.model.columns_ = {"client": roles.client, "label": roles.label, "time": roles.time}
-        shards = prepared.shards
-        clients = write_model(out, fitted.model, fitted.shape, fitted.global_, shards)
-        rows = sum(shard.rows for shard in shards)
+        parted = prepared.shards
+        clients = write_model(out, fitted.model, fitted.shape, fitted.global_, parted)
+        rows = sum(shard.rows for shard in parted)
     return LargeFit(
         found,
         saved,
         fitted.model,
         rows,
         clients,
-        len(shards),
+        len(parted),
         prepared.sample,
-        shards[0].layout.encoder,
+        parted[0].layout.encoder,
     )
 
 
@@ -368,7 +421,7 @@ def _read(
     return with_rate(batches, parts.count() if total is None else total, progress)
 
 
-def _some_rows(shards: Sequence[Shard], encoder: Encoder, enough: int) -> Encoded:
+def some_rows(shards: Sequence[Shard], encoder: Encoder, enough: int) -> Encoded:
     """The rows of the first shards, so many or more: clients are in them by chance."""
     from scipy import sparse
 

@@ -4,6 +4,7 @@ import re
 import sys
 
 from fedres.cluster.shards import MOST_SHARDS, Layout
+from fedres.cluster.table_parts import BATCH
 from fedres.tables.encoder import Encoder
 from fedres.tables.view_columns import ViewColumns
 
@@ -11,6 +12,7 @@ UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 BASE = 700 * 10**6  # the program itself, and the batches that it reads
 A_ROW = 200  # bytes of a row's numbers, labels and order while it is worked on
 AN_ENTRY = 40  # bytes of a feature: read, laid out, sorted by client
+A_PREDICTED_ROW, LEAST_BATCH = 5_000, 1_000
 A_WEIGHT, A_CELL = 60, 8  # bytes of a local weight, and of a covariance of two
 
 
@@ -64,6 +66,16 @@ def count_shards(layout: Layout, rows: int, clients: int, memory: int, n_jobs: i
             f"clients: give --memory {shown_size(1.1 * least).replace(' ', '')} or more"
         )
     return min(needed, max(1, clients))
+
+
+def batch_rows(memory: int) -> int:
+    """How many rows to predict at once."""
+    if memory < BASE + LEAST_BATCH * A_PREDICTED_ROW:
+        raise ValueError(
+            f"{shown_size(memory)} of memory are too little: give --memory "
+            f"{shown_size(1.1 * BASE).replace(' ', '')} or more"
+        )
+    return min(BATCH, (memory - BASE) // A_PREDICTED_ROW)
 
 
 def bytes_a_row(encoder: Encoder, rows_a_client: float) -> float:

@@ -26,18 +26,17 @@ class Grown:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file: Any = path.open("wb")
         self._rest: tuple[int, ...] = ()
         self._dtype: Any = None
 
     def add(self, array: Array) -> None:
         """Append along the first axis."""
         self._rest, self._dtype = array.shape[1:], array.dtype
-        array.tofile(self._file)
+        with self.path.open("ab") as file:
+            array.tofile(file)
 
     def whole(self) -> Array:
         """All of it."""
-        self._file.close()
         count = self.path.stat().st_size // self._dtype.itemsize
         shape = count // max(1, int(np.prod(self._rest))), *self._rest
         if not count:

@@ -1,6 +1,7 @@
 """One table in one file or many, read batch by batch: Parquet, or CSV and TSV."""
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from glob import glob, has_magic
 from pathlib import Path
@@ -76,7 +77,7 @@ class TableParts:
                     )
         try:
             together = pa.unify_schemas(schemas, promote_options="permissive")
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise ValueError(
                 f"{name}: a column is of different kinds in different files ({error}): write it "
                 "alike in all"
@@ -131,12 +132,13 @@ class TableParts:
                     table = pa.Table.from_batches([batch]).select(columns)
                     yield table if table.schema.equals(wanted) else table.cast(wanted)
             return
-        for batch in _open_csv(path, self.schema, columns):
-            for first in range(0, len(batch), rows):
-                yield pa.Table.from_batches([batch.slice(first, rows)])
+        with _open_csv(path, self.schema, columns) as batches:
+            for batch in batches:
+                for first in range(0, len(batch), rows):
+                    yield pa.Table.from_batches([batch.slice(first, rows)])
 
 
-def is_large(name: str) -> bool:
+def stands_for_several(name: str) -> bool:
     """Whether a name stands for a table of several files."""
     return has_magic(name) or Path(name).is_dir()
 
@@ -175,11 +177,11 @@ def _schema(path: Path, as_texts: Collection[str]) -> Any:
     from pyarrow.parquet import read_schema
 
     try:
-        schema = (
-            read_schema(path)
-            if table_kind(path) == ".parquet"
-            else _open_csv(path, None, None).schema
-        )
+        if table_kind(path) == ".parquet":
+            schema = read_schema(path)
+        else:
+            with _open_csv(path, None, None) as batches:
+                schema = batches.schema
     except DAMAGE as error:
         raise damaged(path, error) from None
     return pa.schema(
@@ -207,17 +209,22 @@ def _texts(schema: Any) -> list[str]:
     return [field.name for field in schema if pa.types.is_dictionary(field.type)]
 
 
-def _open_csv(path: Path, schema: Any, columns: list[str] | None) -> Any:
+@contextmanager
+def _open_csv(path: Path, schema: Any, columns: list[str] | None) -> Iterator[Any]:
     from pyarrow import csv
 
     separator = separator_of(table_kind(path), lambda: unpacked(path))
-    return csv.open_csv(
-        unpacked(path),
-        csv.ReadOptions(block_size=2**24),
-        csv.ParseOptions(delimiter=separator),
-        csv.ConvertOptions(
-            include_columns=columns,
-            column_types=schema,
-            strings_can_be_null=True,
-        ),
-    )
+    with (
+        unpacked(path) as file,
+        csv.open_csv(
+            file,
+            csv.ReadOptions(block_size=2**24),
+            csv.ParseOptions(delimiter=separator),
+            csv.ConvertOptions(
+                include_columns=columns,
+                column_types=schema,
+                strings_can_be_null=True,
+            ),
+        ) as batches,
+    ):
+        yield batches

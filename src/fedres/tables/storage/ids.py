@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedres.core.types import I64
+
 Array = NDArray[Any]
 Part = Callable[[str, int, int | None], Array]
 BLOCK = 1024
@@ -101,6 +103,35 @@ def find_id(wanted: Any, are_texts: bool, part: Part) -> int | None:
             return row
         i += 1
     return None
+
+
+def find_ids(wanted: Array, are_texts: bool, view: Callable[[str], Array]) -> I64:
+    """The rows of many ids, -1 for those that are not there; `view` maps an array into memory.
+
+    Examples
+    --------
+    >>> packed = pack_ids(["bob", "ann"])
+    >>> find_ids(np.array(["ann", "cyd"], object), True, packed.__getitem__)
+    array([ 1, -1])
+    """
+    keys, rows = view("ids_key"), np.full(len(wanted), -1)
+    if not len(keys) or not len(wanted):
+        return rows
+    sought = hashes(wanted.tolist()) if are_texts else wanted
+    place = np.minimum(np.searchsorted(keys, sought), len(keys) - 1)
+    found = np.flatnonzero(keys[place] == sought)
+    rows[found] = view("ids_row")[place[found]]
+    if are_texts:
+
+        def part(name: str, a: int, b: int | None) -> Array:
+            return view(name)[a:b]
+
+        # Of two texts with the same hash, the second is looked for with care.
+        for i in found.tolist():
+            if _text(int(rows[i]), part) != wanted[i]:
+                row = find_id(wanted[i], True, part)
+                rows[i] = -1 if row is None else row
+    return rows
 
 
 def _text(row: int, part: Part) -> str:
