@@ -4,7 +4,7 @@ CORE := .venv/core
 DEV := .venv/dev
 GROUPED := .venv/grouped
 
-.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-bandit-defaults bench-off-policy bench-kills bench-tables bench-grouped bench-online bench-scale bench-flower bench-never-worse bench-mixed-bandit bench-hostile
+.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-bandit-defaults bench-off-policy bench-kills bench-tables bench-grouped bench-online bench-scale bench-ray bench-flower bench-never-worse bench-mixed-bandit bench-hostile
 
 demo: $(CORE)  ## set everything up, compare all methods on clients that are alike and different
 	$(BIN)/fedres compare --data shops --clients 50 --rounds 100 --report report.html
@@ -53,6 +53,9 @@ bench-scale: $(DEV)  ## a table larger than memory: rows a second, peak memory, 
 
 bench-online: $(GROUPED)  ## going on row by row from a fit, beside a fit to all rows
 	$(BIN)/python benchmarks/online.py
+
+bench-ray: $(DEV)  ## what a second worker on Ray is worth
+	$(BIN)/python benchmarks/ray_workers.py
 
 bench-flower: $(DEV)  ## samples a second through Flower, whose time that takes; a million clients
 	$(BIN)/python benchmarks/flower.py

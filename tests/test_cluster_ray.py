@@ -14,7 +14,7 @@ from fedres import FedResClassifier, FedResRegressor
 from fedres.cluster import shard_bayes, shard_sgd
 from fedres.cluster.local_parts import messages_known, read_part
 from fedres.cluster.ray_bayes import solve_on_ray
-from fedres.cluster.ray_sgd import train_on_ray
+from fedres.cluster.ray_sgd import message_rows, train_on_ray
 from fedres.tables.online_models import ModelShape
 from fedres.tables.sgd_tuning import Trial
 from test_cluster import dealt, events, local_weights
@@ -71,7 +71,7 @@ def test_one_worker_has_the_bits_of_one_process_without_ray(cluster, tmp_path):
 def assert_each_row_counted_once(shards, used, rows_a_message):
     """By the server as often as there were passes, and by the local models likewise."""
     for shard in shards:
-        messages = PASSES * -(-shard.rows // rows_a_message)
+        messages = PASSES * -(-shard.rows // message_rows(shard, rows_a_message))
         assert used.rows[shard.number] == PASSES * shard.rows
         assert used.messages[shard.number] == messages == messages_known(shard)
     assert sum(used.delays.values()) == sum(used.messages.values())

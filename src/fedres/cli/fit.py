@@ -42,6 +42,16 @@ def fit(
     seed: Annotated[int, shared.SEED] = 0,
     report: Annotated[Path | None, shared.REPORT] = None,
     memory: Annotated[str | None, shared.MEMORY] = None,
+    backend: Annotated[
+        str, typer.Option(help="joblib, or ray: clients in shards on a Ray cluster.")
+    ] = "joblib",
+    address: Annotated[
+        str | None,
+        typer.Option(help="Of the Ray cluster (default: RAY_ADDRESS, or Ray on this machine)."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Ray actors that own shards (default: a core each).")
+    ] = None,
     json: Annotated[bool, shared.JSON] = False,
 ) -> None:
     """Judge FedRes on held-out rows of your table, then train what is best on all rows and save it.
@@ -51,6 +61,9 @@ def fit(
 
     A table larger than memory: fedres fit 'events/*.parquet' --client user --label clicks
     --memory 2GB --out model
+
+    On a Ray cluster: fedres fit 'events/*.parquet' --client user --label clicks --backend ray
+    --address auto --workers 16 --out /shared/model
     """
     from fedres.simulation.parallel import working
     from fedres.simulation.settings import choose
@@ -63,14 +76,20 @@ def fit(
     if report is not None:
         shared.refuse_unwritable(report)
     columns = shared.ColumnOptions(client, label, time, categorical, local, global_, ignore, item)
-    if memory is not None or shared.is_large(table):
+    choose("backend", backend, ("joblib", "ray"))
+    on_ray = backend == "ray"
+    for option, value in (("--address", address), ("--workers", workers)):
+        if value is not None and not on_ray:
+            raise ValueError(f"{option} {value} is for --backend ray: add that, or leave it out")
+    if memory is not None or on_ray or shared.is_large(table):
         for option, value in (("--shared trees", shared_ == "trees"), ("--latent", latent)):
             if value:
                 raise ValueError(
                     f"{option} needs all rows in memory: leave it out, or give one file without "
-                    "--memory"
+                    "--memory and --backend ray"
                 )
-        _fit_parts(table, columns, out, memory, method, task, solver, seed, report, json)
+        cluster = (address, workers) if on_ray else None
+        _fit_parts(table, columns, out, memory, method, task, solver, seed, report, json, cluster)
         return
     rows = columns.read(table)
     model = columns.estimator(rows.y, task, solver, shared_, seed, latent)
@@ -112,8 +131,9 @@ def _fit_parts(
     seed: int,
     report: Path | None,
     json: bool,
+    cluster: tuple[str | None, int | None] | None,
 ) -> None:
-    """Fit a table in shards."""
+    """Fit a table in shards, on a Ray cluster if one is given."""
     from fedres.cluster.fit_parts import ColumnRoles, fit_parts
     from fedres.cluster.memory import free_memory, parse_size, peak_memory, shown_size
     from fedres.cluster.table_parts import TableParts
@@ -123,6 +143,11 @@ def _fit_parts(
     named = [*(parameters["categorical_features"] or []), columns.client]
     parts = TableParts.find(str(table), named)
     roles = ColumnRoles(columns.client, columns.label, columns.time, columns.ignored)
+    backend = None
+    if cluster is not None:
+        from fedres.cluster.ray_backend import RayBackend
+
+        backend = RayBackend.connect(*cluster)
     with shared.quiet():
         done = fit_parts(
             parts,
@@ -133,6 +158,7 @@ def _fit_parts(
             task=task,
             parameters=parameters,
             seed=seed,
+            backend=backend,
             progress=True,
         )
         readings = shared.how_columns_are_read(done.sample, done.model, json, done.encoder)
@@ -147,6 +173,7 @@ def _fit_parts(
         "global_features": done.model.encoder_.width_global,
         "local_features": done.model.encoder_.width_local,
         **done.found.chosen[done.method],  # type: ignore[index]
+        **({} if backend is None else backend.facts()),
     }
     shared.show(done.found, table, report, json, readings, summary)
     if not json:
@@ -154,6 +181,8 @@ def _fit_parts(
             f"Trained on {done.rows:,} rows of {done.clients:,} clients in {done.shards} shards; "
             f"methods were judged on the {len(done.sample):,} rows of some clients."
         )
+        if backend is not None:
+            print(backend.words())
         print(f"Peak memory: {shown_size(peak_memory())}.")
 
 

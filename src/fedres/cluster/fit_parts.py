@@ -42,6 +42,7 @@ from fedres.tables.table_comparison import TableComparison, Task
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fedres.cluster.ray_backend import RayBackend
     from fedres.tables.estimator import FedResEstimator
 
 JUDGED = 100_000  # rows of clients that methods are judged on
@@ -174,7 +175,8 @@ def prepare_parts(
     model.feature_names_in_ = np.array(sketch.features, object)
     layout = Layout(encoder, model._labels, sketch.most_in_a_row(), sketch.whole_ids)
     cores, clients = count_cores(n_jobs), sketch.clients.count
-    shards = shards or count_shards(layout, sketch.rows, clients, memory, cores)
+    needed = max(n_jobs or 1, count_shards(layout, sketch.rows, clients, memory, cores))
+    shards = shards or needed
     _refuse_full_disk(folder, layout, sketch.rows)
     most = min(JUDGED, memory // A_JUDGED_ROW)
     sample = ClientSample(most, sketch.rows)
@@ -247,6 +249,7 @@ def train_parts(
     chosen: dict[str, Any],
     *,
     n_jobs: int | None = None,
+    backend: "RayBackend | None" = None,
     progress: bool = False,
 ) -> FittedParts:
     """Train a method on all rows; the models of clients are written beside their shards.
@@ -261,6 +264,8 @@ def train_parts(
         Parameters that it was judged with: ``eta``, ``shrinkage`` and ``passes``.
     n_jobs
         How many shards are worked on at once.
+    backend
+        A Ray cluster to train on; None for this process.
     progress
         Whether to show a progress bar.
     """
@@ -279,12 +284,12 @@ def train_parts(
     model.solver_ = model._chosen_solver(None)
     if model.solver_ == "bayes":
         try:
-            return _train_bayes(model, prepared.shards, rng, count_cores(n_jobs), told)
+            return _train_bayes(model, prepared.shards, rng, count_cores(n_jobs), backend, told)
         except TooWideError:
             if model.solver == "bayes":
                 raise
             model.solver_ = "sgd"
-    return _train_sgd(model, prepared.shards, rng, told)
+    return _train_sgd(model, prepared.shards, rng, backend, told)
 
 
 def _train_bayes(
@@ -292,6 +297,7 @@ def _train_bayes(
     shards: Sequence[Shard],
     rng: Any,
     n_jobs: int,
+    backend: "RayBackend | None",
     progress: str | None,
 ) -> FittedParts:
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -307,19 +313,27 @@ def _train_bayes(
         model.encoder_, shape, model._groups, [one.variances for one in found]
     )
     with threadpool_limits(1, "blas"):
-        w_global = shard_bayes.solve(shards, problem, n_jobs, progress)
+        if backend is None:
+            w_global = shard_bayes.solve(shards, problem, n_jobs, progress)
+        else:
+            w_global = backend.solve(shards, problem, progress)
     model._keep(None, [])
     return FittedParts(model, shape, shard_bayes.as_state(w_global))
 
 
 def _train_sgd(
-    model: "FedResEstimator", shards: Sequence[Shard], rng: Any, progress: str | None
+    model: "FedResEstimator",
+    shards: Sequence[Shard],
+    rng: Any,
+    backend: "RayBackend | None",
+    progress: str | None,
 ) -> FittedParts:
     assert isinstance(model.encoder_, Encoder)
     best = or_default(model.eta, model.shrinkage, model.passes)
     shape = model._settings(best.eta, best.shrinkage)
     problem = shard_sgd.SgdProblem(model.encoder_, shape, model._labels.outputs)
-    global_ = shard_sgd.train(shards, problem, best, rng, progress)
+    train = shard_sgd.train if backend is None else backend.train
+    global_ = train(shards, problem, best, rng, progress)
     model._keep(best, [])
     return FittedParts(model, shape, global_)
 
@@ -365,6 +379,7 @@ def fit_parts(
     seed: int = 0,
     shards: int | None = None,
     n_jobs: int | None = None,
+    backend: "RayBackend | None" = None,
     progress: bool = False,
 ) -> LargeFit:
     """Judge methods on some clients, train the best on all rows in shards, and save it.
@@ -372,6 +387,8 @@ def fit_parts(
     Shards are files beside the model's folder while this works. Parameters are those of
     `prepare_parts` and of ``fedres fit``.
     """
+    if backend is not None:
+        n_jobs = backend.workers
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
     with (
         _said_if_full(out),
@@ -391,7 +408,14 @@ def fit_parts(
         model = prepared.model
         found = compare_on_table(prepared.sample, model=model, seed=seed, progress=progress)
         saved: Any = found.recommended if method == "auto" else method
-        fitted = train_parts(prepared, saved, found.chosen[saved], n_jobs=n_jobs, progress=progress)
+        fitted = train_parts(
+            prepared,
+            saved,
+            found.chosen[saved],
+            n_jobs=n_jobs,
+            backend=backend,
+            progress=progress,
+        )
         fitted.model.columns_ = {"client": roles.client, "label": roles.label, "time": roles.time}
         parted = prepared.shards
         clients = write_model(out, fitted.model, fitted.shape, fitted.global_, parted)

@@ -60,3 +60,18 @@ class RayBackend:
                 run = train_on_ray(shards, problem, best, rng, self.workers, show)
         self.used = run.used
         return run.global_
+
+    def facts(self) -> dict[str, Any]:
+        """How it went, as JSON has it."""
+        used = {} if self.used is None else {"messages": self.used.summary()}
+        return {"workers": self.workers, **used}
+
+    def words(self) -> str:
+        """How it went, in words."""
+        words = f"On Ray: {self.workers} worker{'s' if self.workers > 1 else ''}."
+        if self.used is None:
+            return words
+        return (
+            "{} {used:,} messages were used, {mean_delay:.2f} versions late on average and "
+            "{largest_delay} at most; {dropped} that came again were dropped."
+        ).format(words, **self.used.summary())

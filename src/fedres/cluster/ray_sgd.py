@@ -32,7 +32,8 @@ from fedres.core.views import whole
 from fedres.simulation.ray_cluster import connect
 from fedres.tables.sgd_tuning import Trial
 
-ROWS_A_MESSAGE = 4096
+ROWS_A_MESSAGE = 8192  # half of them cost the server half as much again a row
+FEWEST_MESSAGES = 16  # of a shard in a pass, if it has so many rows
 MOST_UNANSWERED = 2  # messages of a worker
 POLL = 0.5  # seconds
 
@@ -58,24 +59,24 @@ class SgdWorker:
     ----------
     problem
         What all shards share.
-    server
-        A handle of the server's actor.
     rows_a_message
         How many, at most.
     """
 
-    def __init__(self, problem: SgdProblem, server: Any, rows_a_message: int) -> None:
-        self._problem, self._server, self._size = problem, server, rows_a_message
+    def __init__(self, problem: SgdProblem, rows_a_message: int) -> None:
+        self._problem, self._size = problem, rows_a_message
         self._ray = connect()
         self._unanswered: deque[_Unanswered] = deque()
 
-    def train(self, shards: Sequence[Shard], best: Trial, rng: Any) -> None:
+    def train(self, server: Any, shards: Sequence[Shard], best: Trial, rng: Any) -> None:
         """All passes; what was learned in an earlier life of this actor is not learned again."""
+        self._server = server
         self._fetch()
         for number, (eta, ordered) in enumerate(passes(shards, best, rng)):
             for shard in ordered:
                 order = rng.permutation(shard.rows).astype(np.int32)
-                parts = [order[i : i + self._size] for i in range(0, len(order), self._size)]
+                size = message_rows(shard, self._size)
+                parts = [order[i : i + size] for i in range(0, len(order), size)]
                 first = number * len(parts)
                 if messages_known(shard) > first:
                     continue
@@ -140,9 +141,17 @@ class SgdWorker:
         return self._ray.get(reference)
 
 
+def message_rows(shard: Shard, most: int) -> int:
+    """How many rows of a shard go to the server at once."""
+    return min(most, -(-shard.rows // FEWEST_MESSAGES))
+
+
 def _global_rows(opened: OpenShard) -> Matrix:
     """The rows that the global model sees, to be taken from."""
-    x = whole(opened.rows.global_)
+    view = opened.rows.global_
+    if view.sparse:  # scipy would have indices of 64 bits as well, were these
+        view = view._replace(indptr=view.indptr.astype(np.int32))
+    x = whole(view)
     return np.empty((opened.rows.total, 0), np.float32) if x is None else x
 
 
@@ -166,7 +175,7 @@ def train_on_ray(
     watch
         Called now and then with how many rows of each worker have been learned from.
     rows_a_message
-        How many rows go to the server at once.
+        How many rows go to the server at once, at most.
     """
     ray, folder = connect(), shards[0].folder
     forget_models(shards)
@@ -176,10 +185,10 @@ def train_on_ray(
     rngs = [rng] if len(mine) == 1 else [np.random.RandomState(rng.randint(2**31)) for _ in mine]
     with (
         actor_here(SharedServer, problem.shape, problem.outputs, folder) as server,
-        actors(SgdWorker, len(mine), problem, server, rows_a_message) as made,
+        actors(SgdWorker, len(mine), problem, rows_a_message) as made,
     ):
         running = [
-            actor.train.remote(own, best, one)
+            actor.train.remote(server, own, best, one)
             for actor, own, one in zip(made, mine, rngs, strict=True)
         ]
         while running:

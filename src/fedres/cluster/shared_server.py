@@ -94,6 +94,22 @@ class Used(NamedTuple):
     delays: dict[int, int]
     dropped: int
 
+    def summary(self) -> dict[str, float]:
+        """How many messages there were, and how late.
+
+        Examples
+        --------
+        >>> Used({0: 30}, {0: 3}, {0: 1, 2: 2}, 0).summary()
+        {'used': 3, 'mean_delay': 1.3333333333333333, 'largest_delay': 2, 'dropped': 0}
+        """
+        used = sum(self.delays.values())
+        return {
+            "used": used,
+            "mean_delay": sum(late * count for late, count in self.delays.items()) / max(1, used),
+            "largest_delay": max(self.delays, default=0),
+            "dropped": self.dropped,
+        }
+
 
 class SharedServer:
     """The global model, and which messages it knows of.
