@@ -33,6 +33,7 @@ from fedres.tables.empirical_bayes import find_all_variances, labels_of
 from fedres.tables.online_models import OnlineModels
 
 NUMBERS, CATEGORIES = 10, (3, 4, 5, 6, 8, 12, 20, 50, 100, 200)
+LOCAL = "x0,k0"  # the columns that clients' own models see
 FILE = 1_000_000  # rows
 IN_MEMORY = 1_000_000  # rows of a table that is fitted in memory, too
 READS = 200
@@ -65,7 +66,8 @@ def generate(folder, rows, seed=0):
 def fit(table, out, *options, limit=None):
     """Run the command: seconds of wall and CPU, peak GB, and what it printed."""
     command = [sys.executable, "-c", "from fedres.cli import main; main()", "fit", str(table)]
-    command += ["--client", "user", "--label", "y", "--out", str(out), "--json", *options]
+    command += ["--client", "user", "--label", "y", "--local", LOCAL, "--out", str(out)]
+    command += ["--json", *options]
 
     def limited():
         if limit is not None:
@@ -106,7 +108,8 @@ def spent(call):
 def passes(events, folder):
     """Rows a CPU second of both solvers, on the same encoded rows in four shards and in memory."""
     folder.mkdir()
-    roles, parameters = ColumnRoles("user", "y"), {"shared": "linear"}
+    roles = ColumnRoles("user", "y")
+    parameters = {"shared": "linear", "local_features": LOCAL.split(",")}
     prepared = prepare_parts(
         TableParts.find(str(events)), roles, folder, memory=10**10, shards=4, parameters=parameters
     )
