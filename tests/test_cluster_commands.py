@@ -108,8 +108,10 @@ def test_fit_reads_csv_files_and_says_what_memory_it_took(folder, tmp_path):
     for number in range(2):
         frame.iloc[number::2].to_csv(tmp_path / f"day-{number}.csv", index=False)
     found = json.loads(
-        run("fit", tmp_path / "day-*.csv", *COLUMNS, "--out", tmp_path / "model", "--json")
-    )
+        run("fit", tmp_path / "day-*.csv", *COLUMNS, "--time", "day", "--out", tmp_path / "model",
+            "--json")
+    )  # fmt: skip
+    assert found["held_out"] == "last rows of each client"
     assert found["rows"] == 1500
     assert found["peak_memory_bytes"] > 10**7
     model = fedres.load_model(tmp_path / "model")
