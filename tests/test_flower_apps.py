@@ -911,15 +911,19 @@ def test_launch_says_why_a_run_failed_and_stops_it_on_ctrl_c(tmp_path, shop, mon
     monkeypatch.setattr(launch, "ASK", 0.0)
     write_app(tmp_path / "app", shop)
     failed = FakeFlwr(lambda _: "finished:failed")
-    with pytest.raises(ValueError, match=r"ended early .*out of disk"):
+    with pytest.raises(ValueError, match=r"ended early \(finished:failed\): .*out of disk"):
         launch.launch(failed, tmp_path / "app", {})
+    ServerState(shop, Path(shop.folder)).save()
+    resumed = {"resume": True}
+    with pytest.raises(ValueError, match=r"\(finished:failed\); --resume goes on with it: .*disk"):
+        launch.launch(failed, tmp_path / "app", resumed)
 
     def interrupt(_):
         raise KeyboardInterrupt
 
     flwr = FakeFlwr(interrupt)
     with pytest.raises(KeyboardInterrupt):
-        launch.launch(flwr, tmp_path / "app", {})
+        launch.launch(flwr, tmp_path / "app", resumed)
     assert flwr.stopped == ["1"]
 
 

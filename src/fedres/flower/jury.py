@@ -39,7 +39,7 @@ FEWEST, MOST = 2, 50  # clients that judge
 KEPT = 200  # clients whose rows are held
 HARM, ACCORD = 2.0, 2.0  # what harm and lack of accord count beside pull,
 SUSPECT = 1.35  # and what honest minorities do not come to in sum: see bench-hostile
-WRONG = 3.0  # pull of one upload
+WRONG = 2.0  # pull of one upload: honest ones have less, but for one in a hundred of their first
 WORST = 0.25  # harm of one upload: more is cut to this, whoever sends it
 MEMORY = 8  # uploads that the mean is over,
 CREDIT = 2  # with so many harmless ones before the first
@@ -90,13 +90,13 @@ class Jury:
     >>> from fedres.core.steps import Sgd
     >>> from fedres.flower.members import Member
     >>> jury, model = Jury(SQUARED), OutputModels(1, 1, Rule(Sgd(0.1)), Sgd(0.1))
-    >>> x, y = np.float32([[1.0]]), np.float32([1.0])
+    >>> x, y, nothing = np.float32([[1], [-1]]), np.float32([1, -1]), np.zeros(2, np.float32)
     >>> members = {name: Member() for name in "abcd"}
     >>> for client in "abc":
-    ...     jury.hear(client, Upload(0, 0, 0, x, np.float32([0.0]), y))
+    ...     jury.hear(client, Upload(0, 0, 0, x, nothing, y))
     >>> def astray():
     ...     model.weights[:] -= 1
-    >>> jury.apply(model, "d", members, Upload(0, 0, 0, x, np.float32([0.0]), -y), astray)
+    >>> jury.apply(model, "d", members, Upload(0, 0, 0, x, nothing, -y), astray)
     0.0
     >>> model.weights
     array([0., 0.], dtype=float32)
@@ -179,7 +179,7 @@ class Jury:
         wanted = self._targets(np.concatenate([rows.y for rows in judges]))
         ignorant = float(self._loss.value(self._constant(wanted), wanted).mean())
         own = self._losses(model, [Rows(upload.x_global, upload.residual, upload.y)])[0]
-        return float(own / max(ignorant, usual)) if ignorant else 0.0
+        return float(own / (max(ignorant, usual) or 1.0))
 
     def _accord(self, client: str, upload: Upload, judges: list[Rows]) -> float:
         """Whether features and labels go together as they do with the judges: 1, or -1."""
