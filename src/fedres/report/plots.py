@@ -53,6 +53,7 @@ def loss_plot(result: SimulatedComparison) -> Figure:
         rounds = np.arange(1, len(mean) + 1)
         draw_band(axes, rounds, mean, half, COLOURS[method], label=NAMES[method], lw=1.8)
     axes.set(xscale="log", xlabel="round (samples seen by each client)")
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set(ylabel="average squared loss so far")
     axes.set(title="Progressive loss, with 95% bands over seeds")
     axes.legend()
@@ -71,7 +72,7 @@ def clients_plot(result: SimulatedComparison) -> Figure:
         hurt = result.worse_off(method)
         label = f"{NAMES[method]}: {hurt:.0%} worse off"
         axes.plot(excess, 100 * share, color=COLOURS[method], lw=1.8, label=label)
-    axes.set_xlim(-60, 100)
+    axes.set_xlim(-100, 100)
     title = f"Clients hurt: over {MARGIN:.0%} more loss than alone (shaded)"
     axes.set(title=title, xlabel="progressive loss over that of Independent (% more)")
     axes.set(ylabel="clients with at most that (%), all seeds")
