@@ -2,10 +2,11 @@
 
     python benchmarks/ray_workers.py [rows]
 
-The table is that of benchmarks/scale.py, a million rows by default, in eight shards. Training alone
-is timed: rows a second from when all actors have started. The server of ``sgd`` is a process of its
-own: with two workers it shares their two cores, which bounds the ratio. So CPU seconds of server
-and workers are shown beside.
+The table is that of benchmarks/scale.py, a million rows by default, in four shards. Training alone
+is timed, from when all actors have started. Beside the workers there is one process more: the
+server of ``sgd``, which works while workers do, or the command itself, which adds up the sums of
+``bayes`` and solves for the global model while they wait. CPU seconds of both say how many times
+faster two workers can be where there are two cores for all, and nothing else runs on them.
 """
 
 import os
@@ -13,7 +14,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
 from unittest.mock import patch
 
 os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
@@ -28,58 +29,76 @@ from fedres.cluster import ray_bayes, ray_sgd, shard_bayes
 from fedres.cluster.fit_parts import ColumnRoles, prepare_parts, train_parts
 from fedres.cluster.ray_actors import count_workers
 from fedres.cluster.ray_backend import RayBackend
-from fedres.cluster.shard_sgd import count_passes
 from fedres.cluster.table_parts import TableParts
 from fedres.tables.sgd_tuning import Trial
 from scale import generate
 
-SHARDS, BEST, MOST_WORKERS = 8, Trial(0.1, 10.0, 3), 2
+SHARDS, BEST = 4, Trial(0.1, 10.0, 3)
 PASSES_OF_BAYES = 2  # over the rows: sums, then clients' own models
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Watch:
-    """Notes when the first rows were learned, and CPU seconds of actors since."""
+def cpu_seconds():
+    """CPU seconds of the workers that live, and of the process beside them."""
+    spent = {"SgdWorker": 0.0, "SumsWorker": 0.0, "SharedServer": 0.0}
+    for one in actors().values():
+        if one["State"] == "ALIVE":
+            fields = Path(f"/proc/{one['Pid']}/stat").read_text().rsplit(")", 1)[1].split()
+            spent[one["ActorClassName"]] += (int(fields[11]) + int(fields[12])) / TICKS
+    workers = spent["SgdWorker"] + spent["SumsWorker"]
+    return workers, spent["SharedServer"] if spent["SgdWorker"] else process_time()
 
-    def __init__(self):
-        self.began = None
+
+class Sgd:
+    """Watches a run: seconds a row, of the wall, of workers' CPUs and of the server's."""
+
+    def __init__(self, workers):
+        self.workers, self.began = workers, None
+
+    def run(self, task):
+        self.late = task(BEST, check_random_state(0), self.workers, self).used.summary()
+        (first, *began), (last, *ended) = self.began, self.ended
+        self.wall, self.mine, self.beside = (
+            (b - a) / (last - first) for a, b in zip(began, ended, strict=True)
+        )
 
     def __call__(self, rows):
         if not all(rows):
             return
-        if self.began is None:
-            self.began, self.first, self.cpu = perf_counter(), sum(rows), cpu_seconds()
-        self.ended, self.last, self.now = perf_counter(), sum(rows), cpu_seconds() or self.now
+        now = (sum(rows), perf_counter(), *cpu_seconds())
+        self.began = self.began or now
+        self.ended = now
 
-    @property
-    def rate(self):
-        return (self.last - self.first) / (self.ended - self.began)
-
-    def cpu_of(self, kind):
-        """Microseconds a row."""
-        return 1e6 * (self.now[kind] - self.cpu[kind]) / (self.last - self.first)
+    @staticmethod
+    def possible(one, two):
+        """The server works at the same time, on the second core if there is one worker."""
+        return max(one.mine, one.beside) / ((two.mine + two.beside) / 2)
 
 
-def cpu_seconds():
-    """CPU seconds of the actors that live, by kind."""
-    total = {}
-    for one in actors().values():
-        if one["State"] == "ALIVE":
-            fields = Path(f"/proc/{one['Pid']}/stat").read_text().rsplit(")", 1)[1].split()
-            spent = (int(fields[11]) + int(fields[12])) / TICKS
-            total[one["ActorClassName"]] = total.get(one["ActorClassName"], 0) + spent
-    return total
+class Bayes:
+    """The same of sums."""
 
+    def __init__(self, workers):
+        self.workers, self.late = workers, None
 
-class Timed:
-    """`solve` with actors that have started: seconds."""
+    def run(self, task):
+        with patch.object(ray_bayes, "solve", self):
+            task(self.workers)
 
     def __call__(self, shards, problem, n_jobs, progress, each):
         list(each(partial(shard_bayes.begin, problem=problem), shards[:n_jobs], n_jobs, None))
-        began = perf_counter()
+        began = (perf_counter(), *cpu_seconds())
         solved = shard_bayes.solve(shards, problem, n_jobs, progress, each)
-        self.seconds = perf_counter() - began
+        ended, rows = (perf_counter(), *cpu_seconds()), sum(shard.rows for shard in shards)
+        self.wall, self.mine, self.beside = (
+            (b - a) / (PASSES_OF_BAYES * rows) for a, b in zip(began, ended, strict=True)
+        )
         return solved
+
+    @staticmethod
+    def possible(one, two):
+        """Workers wait for the command."""
+        return (one.mine + one.beside) / (two.mine / 2 + two.beside)
 
 
 class Capture(RayBackend):
@@ -95,49 +114,48 @@ class Capture(RayBackend):
 
 
 def main(rows):
-    count_workers(MOST_WORKERS, None)
+    count_workers(2, None)
     table = Table(title=f"{rows:,} rows in {SHARDS} shards", box=box.SIMPLE_HEAD)
-    for column in ("solver", "workers", "rows/s", "rows/s a worker", "ratio", "mean delay"):
+    for column in (
+        "solver",
+        "workers",
+        "rows/s",
+        "rows/s a worker",
+        "times one",
+        "possible",
+        "CPU us a row: workers",
+        "beside",
+        "versions late",
+    ):
         table.add_column(column, justify="right" if column != "solver" else "left")
-    table.add_column("CPU us a row: workers", justify="right")
-    table.add_column("server", justify="right")
     with TemporaryDirectory(dir=os.environ.get("FEDRES_SCRATCH")) as folder:
         events, parted = Path(folder) / "events", Path(folder) / "shards"
         events.mkdir()
         parted.mkdir()
         generate(events, rows)
-        parts = TableParts.find(str(events))
         roles = ColumnRoles("user", "y")
+        parts = TableParts.find(str(events))
         prepared = prepare_parts(parts, roles, parted, memory=4 * 10**9, shards=SHARDS)
-        for solver in ("sgd", "bayes"):
-            capture = Capture(MOST_WORKERS)
+        for solver, kind in (("sgd", Sgd), ("bayes", Bayes)):
+            capture = Capture(2)
             prepared.model.set_params(solver=solver)
             once = {"eta": BEST.eta, "shrinkage": BEST.shrinkage, "passes": 1}
             train_parts(prepared, "fedres", once, backend=capture)  # compiles, too
-            rates = []
-            for workers in range(1, 1 + MOST_WORKERS):
-                cells = ("", "", "")
-                if solver == "sgd":
-                    watch = Watch()
-                    run = capture.task(BEST, check_random_state(0), workers, watch)
-                    rates.append(watch.rate)
-                    late = run.used.summary()["mean_delay"]
-                    cpu = (watch.cpu_of(kind) for kind in ("SgdWorker", "SharedServer"))
-                    cells = (f"{late:.2f}", *(f"{one:.2f}" for one in cpu))
-                else:
-                    with patch.object(ray_bayes, "solve", Timed()) as timed:
-                        capture.task(workers)
-                    rates.append(PASSES_OF_BAYES * rows / timed.seconds)
+            one, two = kind(1), kind(2)
+            for run in (one, two):
+                run.run(capture.task)
                 table.add_row(
                     solver,
-                    str(workers),
-                    f"{rates[-1]:,.0f}",
-                    f"{rates[-1] / workers:,.0f}",
-                    f"{rates[-1] / rates[0]:.2f}",
-                    *cells,
+                    str(run.workers),
+                    f"{1 / run.wall:,.0f}",
+                    f"{1 / run.wall / run.workers:,.0f}",
+                    f"{one.wall / run.wall:.2f}",
+                    "" if run is one else f"{kind.possible(one, two):.2f}",
+                    f"{1e6 * run.mine:.2f}",
+                    f"{1e6 * run.beside:.2f}",
+                    "" if run.late is None else f"{run.late['mean_delay']:.2f}",
                 )
     Console(width=110).print(table)
-    print(f"{count_passes(BEST)} passes of sgd, {PASSES_OF_BAYES} of bayes")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from fedres.core.views import whole
 from fedres.simulation.ray_cluster import connect
 from fedres.tables.sgd_tuning import Trial
 
-ROWS_A_MESSAGE = 8192  # half of them cost the server half as much again a row
+ROWS_A_MESSAGE = 2**14  # Ray takes as long for a message as the server for some thousand rows
 FEWEST_MESSAGES = 16  # of a shard in a pass, if it has so many rows
 MOST_UNANSWERED = 2  # messages of a worker
 POLL = 0.5  # seconds
