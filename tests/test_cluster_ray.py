@@ -3,21 +3,26 @@
 One cluster of three nodes on this machine serves all tests; one of them loses a node.
 """
 
+import json
 import os
 import signal
+import sys
 
 import numpy as np
 import pytest
 from sklearn.utils import check_random_state
 
-from fedres import FedResClassifier, FedResRegressor
+from fedres import FedResClassifier, FedResRegressor, load_model
 from fedres.cluster import shard_bayes, shard_sgd
 from fedres.cluster.local_parts import messages_known, read_part
 from fedres.cluster.ray_bayes import solve_on_ray
 from fedres.cluster.ray_sgd import message_rows, train_on_ray
+from fedres.simulation.ray_cluster import connect
 from fedres.tables.online_models import ModelShape
 from fedres.tables.sgd_tuning import Trial
 from test_cluster import dealt, events, local_weights
+from test_cluster_commands import COLUMNS
+from test_table_commands import run
 
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # no other machine may connect
 pytest.importorskip("ray")
@@ -117,6 +122,43 @@ def test_sums_from_any_number_of_workers_give_the_same_bits(cluster, tmp_path, t
     np.testing.assert_array_equal(one, two)
     assert local_weights(shards) == own
     np.testing.assert_allclose(two[0], model._models.w_global[0], atol=1e-4)
+
+
+def test_fit_on_ray_saves_a_model_and_says_how_late_messages_were(cluster, tmp_path):
+    frame = events(600)
+    frame.to_parquet(tmp_path / "events.parquet", index=False)
+    where = tmp_path / "events.parquet", *COLUMNS, "--solver", "sgd", "--method", "fedres"
+    ray = "--backend", "ray", "--workers", "2", "--out", tmp_path / "model"
+    found = json.loads(run("fit", *where, *ray, "--json"))
+    assert (found["workers"], found["shards"], found["rows"]) == (2, 2, 600)
+    assert found["messages"]["used"] == 2 * 16 * (found["passes"] + 3)
+    assert found["messages"]["dropped"] == 0
+    model = load_model(tmp_path / "model")
+    assert {*model.clients_} == {*frame.user}
+    assert model.score(frame.drop(columns="y"), frame.y) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--workers", "2"], "--workers 2 is for --backend ray: add that, or leave it out"),
+        (["--backend", "spark"], "unknown backend 'spark': choose one of joblib, ray"),
+        (["--backend", "ray", "--workers", "0"], "workers must be at least 1, not 0"),
+        (["--backend", "ray", "--workers", "99"], "too few for 99 workers: add nodes"),
+        (["--backend", "ray", "--shared", "trees"], "--shared trees needs all rows in memory"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_in_a_sentence(cluster, tmp_path, options, words):
+    events(60).to_parquet(tmp_path / "events.parquet", index=False)
+    where = tmp_path / "events.parquet", *COLUMNS, "--out", tmp_path / "model"
+    with pytest.raises(ValueError, match=words):
+        run("fit", *where, *options)
+
+
+def test_without_ray_a_sentence_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ValueError, match=r"the Ray backend needs Ray: pip install 'fedres\[ray\]'"):
+        connect()
 
 
 def living(kind):
