@@ -67,6 +67,7 @@ class SgdWorker:
         self._problem, self._size = problem, rows_a_message
         self._ray = connect()
         self._unanswered: deque[_Unanswered] = deque()
+        self._copy: GlobalState
 
     def train(self, server: Any, shards: Sequence[Shard], best: Trial, rng: Any) -> None:
         """All passes; what was learned in an earlier life of this actor is not learned again."""
