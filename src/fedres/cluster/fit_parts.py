@@ -374,7 +374,7 @@ def fit_parts(
     """
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
     with (
-        _said_if_full(out),
+        _said_if_full(out, memory),
         TemporaryDirectory(prefix=f".{out.name}-shards-", dir=out.absolute().parent) as folder,
     ):
         prepared = prepare_parts(
@@ -479,10 +479,15 @@ def _refuse_full_disk(folder: Path, layout: Layout, rows: int) -> None:
 
 
 @contextmanager
-def _said_if_full(out: Path) -> Iterator[None]:
-    """Say in a sentence that the disk is full, should it be."""
+def _said_if_full(out: Path, memory: int) -> Iterator[None]:
+    """Say in a sentence that the disk or the memory is full, should it be."""
     try:
         yield
+    except MemoryError:
+        raise ValueError(
+            f"there is less memory than the {shown_size(memory)} that may be taken: give a smaller "
+            "--memory"
+        ) from None
     except OSError as error:
         if error.errno != ENOSPC:
             raise
