@@ -25,7 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fedres.cluster import shard_bayes, shard_sgd
-from fedres.cluster.fit_parts import ColumnRoles, prepare_parts, some_rows
+from fedres.cluster.client_sample import some_rows
+from fedres.cluster.fit_parts import ColumnRoles, prepare_parts
 from fedres.cluster.memory import parse_size
 from fedres.cluster.table_parts import TableParts
 from fedres.tables.arrow import Arrow
