@@ -148,6 +148,14 @@ def test_options_that_cannot_be_are_refused_in_a_sentence(cluster, tmp_path, opt
         run("fit", *where, *options)
 
 
+def test_where_no_cluster_answers_a_sentence_says_so(monkeypatch):
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    with pytest.raises(
+        ValueError, match=r"no Ray cluster answers at '127\.0\.0\.1:1': start one by ray"
+    ):
+        connect("127.0.0.1:1")
+
+
 def test_without_ray_a_sentence_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ValueError, match=r"the Ray backend needs Ray: pip install 'fedres\[ray\]'"):

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 from typing import Any
 
 
@@ -32,10 +33,19 @@ def connect(address: str | None = None, cpus: int | None = None) -> Any:
     if ray.is_initialized():
         return ray
     try:
+        if address is not None:
+            _refuse_silent(address)
         ray.init(log_to_driver=False, logging_level=logging.ERROR, **where)
-    except ConnectionError:
+    except OSError:
         raise ValueError(
             f"no Ray cluster answers at {address!r}: start one by ray start --head, or leave out "
             "--address to run on this machine"
         ) from None
     return ray
+
+
+def _refuse_silent(address: str) -> None:
+    """Raise OSError if nobody listens there, for Ray would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()
