@@ -1073,14 +1073,14 @@ def test_the_jury_knows_who_contradicts_the_others(kind):
             jury.apply(model, name, members, rows, lambda: None)
     third = {name: 3 * members[name].accord for name in "def"}  # two harmless ones count, too
     assert third["d"] > 0.8
-    assert third["e"] < -0.8
-    assert abs(third["f"]) < 0.6
+    assert third["e"] < -0.5
+    assert abs(third["f"]) < 0.35  # though three features are soon alike or contrary by chance
 
 
 def test_harm_and_contradiction_hold_nobody_back_whose_rows_are_predicted():
     assert not held(Member(harm=1.0, pull=0.1))
-    assert not held(Member(accord=-0.5, pull=0.1))
-    assert held(Member(accord=-0.5, pull=0.5))
+    assert not held(Member(accord=-1.0, pull=0.1))
+    assert held(Member(accord=-0.6, pull=0.5))
     assert held(Member(harm=1.0, pull=1.0))
     assert held(Member(pull=1.5))
 

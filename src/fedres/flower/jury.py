@@ -37,10 +37,11 @@ JURIES = ("own-history", "off")
 ROWS = 64  # of each client
 FEWEST, MOST = 2, 50  # clients that judge
 KEPT = 200  # clients whose rows are held
-HARM, ACCORD = 2.0, 2.0  # what harm and lack of accord count beside pull,
-SUSPECT = 1.35  # and what honest minorities do not come to in sum: see bench-hostile
+CONTRARY = -0.3  # accord: less speaks against a client, as harm does,
+COUNTS = 4.0  # so much beside pull,
+SUSPECT = 1.35  # and honest minorities do not come to this in sum: see bench-hostile
 WRONG = 2.0  # pull of one upload: honest ones have less, but for one in a hundred of their first
-WORST = 0.25  # harm of one upload: more is cut to this, whoever sends it
+WORST = 0.25  # harm: more does not count, and of one upload is cut to this, whoever sends it
 MEMORY = 8  # uploads that the mean is over,
 CREDIT = 2  # with so many harmless ones before the first
 FLOOR = 0.1  # of the largest loss so far: when all is learned, nothing that happens is harm
@@ -57,8 +58,8 @@ class Record(Protocol):
 
 def held(record: Record) -> bool:
     """Whether a client's uploads are not used."""
-    harm, contrary = min(max(record.harm, 0.0), WORST), max(-record.accord, 0.0)
-    return record.pull + HARM * harm + ACCORD * contrary > SUSPECT
+    against = (min(max(one, 0.0), WORST) for one in (record.harm, CONTRARY - record.accord))
+    return record.pull + COUNTS * sum(against) > SUSPECT
 
 
 class Rows(NamedTuple):
@@ -182,17 +183,22 @@ class Jury:
         return float(own / (max(ignorant, usual) or 1.0))
 
     def _accord(self, client: str, upload: Upload, judges: list[Rows]) -> float:
-        """Whether features and labels go together as they do with the judges: 1, or -1."""
-        others = np.sum([self._covariances(rows) for rows in judges], axis=0)
+        """Whether features and labels go together as they do with the judges: 1, or -1.
+
+        Nearer to 0 if they have less to do with each other than with the median judge.
+        """
+        theirs = np.stack([self._covariances(rows) for rows in judges])
+        sizes = np.linalg.norm(theirs, axis=1)
+        others = (theirs / np.where(sizes, sizes, 1.0)[:, None]).sum(axis=0)
         own = self._covariances(self._newest(client, upload))
-        return float(own @ others / (np.linalg.norm(others) or 1.0))
+        longer = max(float(np.linalg.norm(own)), float(np.median(sizes)))
+        return float(own @ others / (np.linalg.norm(others) * longer or 1.0))
 
     def _covariances(self, rows: Rows) -> F64:
-        """Of every feature with every output, as a vector of length 1."""
+        """Of every feature with every output."""
         wanted = self._targets(rows.y)
-        found = np.asarray((wanted - wanted.mean(axis=1, keepdims=True)) @ rows.x_global)
-        vector: F64 = found.ravel().astype(np.float64)
-        return vector / (np.linalg.norm(vector) or 1.0)
+        found = (wanted - wanted.mean(axis=1, keepdims=True)) @ rows.x_global
+        return np.asarray(found, np.float64).ravel() / len(rows.y)
 
     def _constant(self, wanted: F32) -> F32:
         """The best constant prediction of each output: the mean label, or its log odds."""
