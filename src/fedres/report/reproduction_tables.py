@@ -91,7 +91,7 @@ def _reading(reading: Reading) -> tuple[str, ...]:
         reading.labels,
         "yes" if reading.clip else "no",
         step + (", VW's default" if reading.step == VW_DEFAULT_ETA else ""),
-        reading.scale.removeprefix("given,").replace("given", "as given").replace("=", " "),
+        reading.scale.removeprefix("given,").replace("=", " ").replace(",", ", "),
         reading.late.replace("arrival", "messages"),
     )
 
