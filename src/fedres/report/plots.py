@@ -22,6 +22,7 @@ STYLE: dict[Any, Any] = {
     "grid.alpha": 0.25,
     "legend.frameon": False,
     "svg.hashsalt": "fedres",
+    "text.parse_math": False,  # names of clients and columns are texts, whatever is in them
 }
 styled = mpl.rc_context(STYLE)  # for functions that draw or save: the user's own style stays
 
