@@ -113,7 +113,7 @@ def add_variances(begin: I64, place: I32, x: F32, variance: F64, out: F64) -> No
 def is_by_rows(rows: SortedRows, i: int) -> bool:
     """Whether the block of a client is M."""
     size = rows.first_slot[i + 1] - rows.first_slot[i]
-    return rows.first_cell[i + 1] - rows.first_cell[i] < size * (size + 1) // 2
+    return bool(rows.first_cell[i + 1] - rows.first_cell[i] < size * (size + 1) // 2)
 
 
 @apart
@@ -252,6 +252,7 @@ def sweep(
             sweep_slots(rows, i, blocks, weight, target, w_global, w_local, out, own, room)
 
 
+@apart
 def sweep_slots(
     rows: SortedRows,
     i: int,
@@ -286,6 +287,7 @@ def sweep_slots(
         send(rows.x_global, rows.columns, 0, *stretch(rows.begin_global, n), left, out)
 
 
+@apart
 def sweep_rows(
     rows: SortedRows,
     i: int,
@@ -387,6 +389,7 @@ def scale_row(values: F64, scale: float) -> None:
         values[k] *= scale
 
 
+@apart
 def times_block(blocks: F64, corner: int, size: int, own: F64, out: F64) -> None:
     """Let out be a symmetric block times own, a column for each problem."""
     problems = own.shape[1]
@@ -446,6 +449,7 @@ def condense(
             mine[p] = -1
 
 
+@apart
 def condense_rows(
     rows: SortedRows,
     i: int,
@@ -462,24 +466,18 @@ def condense_rows(
     first, corner, count = rows.first_row[i], rows.first_cell[i], len(met)
     size = rows.first_row[i + 1] - first
     seen[:size, :count] = 0.0
-    more[:count, :count] = 0.0
     for n in range(size):
         for e in range(rows.begin_global[first + n], rows.begin_global[first + n + 1]):
             p = place[rows.columns[e]]
             if p >= 0:
                 seen[n, mine[p]] += rows.x_global[e]
-    for n in range(size):
-        swept[:count] = 0.0
-        for m in range(size):
-            add_row(swept, blocks[corner + cell(n, m)], seen[m], 0, count)
-        for p in range(count):
-            if seen[n, p] != 0.0:
-                add_row(more[p], seen[n, p], swept, 0, p + 1)
+    surround(blocks, corner, size, seen, count, swept, more)
     for p in range(count):
         for q in range(p + 1):
             out[max(met[p], met[q]), min(met[p], met[q])] += more[p, q]
 
 
+@apart
 def condense_slots(
     rows: SortedRows,
     i: int,
@@ -497,7 +495,6 @@ def condense_slots(
     slot, corner, count = rows.first_slot[i], rows.first_cell[i], len(met)
     size = rows.first_slot[i + 1] - slot
     seen[:size, :count] = 0.0
-    less[:count, :count] = 0.0
     for n in range(rows.first_row[i], rows.first_row[i + 1]):
         first, last = rows.begin_global[n], rows.begin_global[n + 1]
         for e in range(first, last):
@@ -511,16 +508,23 @@ def condense_slots(
                     out[max(p, q), min(p, q)] += value * rows.x_global[f]
             for f in range(rows.begin_local[n], rows.begin_local[n + 1]):
                 seen[rows.slots[f] - slot, mine[p]] += value * rows.x_local[f]
-    for a in range(size):
-        swept[:count] = 0.0
-        for b in range(size):
-            add_row(swept, blocks[corner + cell(a, b)], seen[b], 0, count)
-        for p in range(count):
-            if seen[a, p] != 0.0:
-                add_row(less[p], seen[a, p], swept, 0, p + 1)
+    surround(blocks, corner, size, seen, count, swept, less)
     for p in range(count):
         for q in range(p + 1):
             out[max(met[p], met[q]), min(met[p], met[q])] -= less[p, q]
+
+
+@apart
+def surround(blocks: F64, corner: int, size: int, x: F64, count: int, swept: F64, out: F64) -> None:
+    """Let out be the lower triangle of x' B x, of a symmetric block B and so many columns of x."""
+    out[:count, :count] = 0.0
+    for a in range(size):
+        swept[:count] = 0.0
+        for b in range(size):
+            add_row(swept, blocks[corner + cell(a, b)], x[b], 0, count)
+        for p in range(count):
+            if x[a, p] != 0.0:
+                add_row(out[p], x[a, p], swept, 0, p + 1)
 
 
 @apart
