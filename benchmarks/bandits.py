@@ -28,7 +28,7 @@ from fedres.bandits.world import ACTION, drawn, key_of
 from stored_results import Store, markdown
 
 CLIENTS, HORIZONS = 10, (500, 2000, 10_000)
-SEEDS = {2000: range(3), 10_000: range(2)}  # by rounds
+SEEDS = {2000: range(3), 10_000: range(3)}  # by rounds
 TUNING, TUNED_FOR = 100, HORIZONS[0]
 STORE = Store("bandits.json")
 UNKNOWN = "not run"

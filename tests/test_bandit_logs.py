@@ -287,6 +287,55 @@ def test_estimates_worked_by_hand():
     assert result.snips.half == pytest.approx(t * np.std(without) * np.sqrt(3))
 
 
+def log_for_two():
+    """Events of three actions, a target, and what obp needs to know of them."""
+    rng = np.random.default_rng(16)
+    contexts = rng.normal(size=(90, 3, 2)).astype(np.float32)
+    scores = contexts @ np.array([1.0, -0.5])
+    logged, wanted = (np.exp(scale * scores) for scale in (0.5, -1.0))
+    logged, wanted = (odds / odds.sum(1, keepdims=True) for odds in (logged, wanted))
+    action = np.array([rng.choice(3, p=odds) for odds in logged])
+    taken = np.arange(90), action
+    reward = (rng.random(90) < 1 / (1 + np.exp(-scores[taken]))).astype(float)
+    events = [
+        Event(n % 15, n + 1, contexts[n], np.empty((3, 0), "f4"), action[n], logged[n], reward[n])
+        for n in map(int, range(90))
+    ]
+    models = [
+        _predict_rewards(contexts[taken], contexts[:, b], reward, np.arange(90) % 15)[1]
+        for b in range(3)
+    ]
+    told = {
+        "reward": reward,
+        "action": action,
+        "pscore": logged[taken],
+        "action_dist": wanted[:, :, None],
+        "position": np.zeros(90, int),
+        "estimated_rewards_by_reg_model": np.stack(models, 1)[:, :, None],
+    }
+    return estimate(events, lambda event: wanted[event.id - 1], least=0), told
+
+
+def test_estimates_are_those_of_open_bandit_pipeline():
+    found, _ = log_for_two()
+    # What the next test had from obp 0.5.7.
+    assert found.ips.mean == pytest.approx(0.389760335, abs=1e-7)
+    assert found.snips.mean == pytest.approx(0.359998803, abs=1e-7)
+    assert found.dr.mean == pytest.approx(0.400220026, abs=1e-7)
+
+
+def test_estimates_against_open_bandit_pipeline_itself():
+    theirs = pytest.importorskip("obp.ope.estimators")
+    found, told = log_for_two()
+    for ours, name in (
+        (found.ips, "InverseProbabilityWeighting"),
+        (found.snips, "SelfNormalizedInverseProbabilityWeighting"),
+        (found.dr, "DoublyRobust"),
+    ):
+        value = getattr(theirs, name)().estimate_policy_value(**told)
+        assert ours.mean == pytest.approx(value, abs=1e-7), name
+
+
 def test_intervals_are_wider_where_rare_actions_happen_to_be_missing():
     """Taken with 0.9 and 0.1, wanted with 0.5 each: w is 5/9 or 5, and w^2 is 2.78 on average."""
     every, t = np.arange(100), 1.984217  # of Student, 99 degrees of freedom
