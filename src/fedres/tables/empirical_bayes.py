@@ -136,7 +136,7 @@ def find_variances(
             arrow.weigh(weight)
         arrow.set_ridges(noise / np.where(alive, np.exp(logs), NOTHING), again=squared)
         w_global, w_local = arrow.means(target, w_global, NEAR_MEANS)
-        found = arrow.covariance(draws, root, NEAR_DRAWS)
+        found = arrow.covariance(draws, root, NEAR_DRAWS, is_kept=False)
         root = found.root_global
         determined, squares = _by_group(arrow, w_global, w_local, found)
         last, score = score, toward(score, arrow.scores(w_global, w_local), squared)
@@ -226,7 +226,7 @@ def solve_for(arrow: Arrow, labels: Labels, variances: Variances, seed: int) -> 
     draws = arrow.draws(seed)
     side = arrow.covariance(draws, np.zeros_like(draws.shared), 1e-2)
     # Half the digits are enough to predict by, and the rest is no longer needed.
-    names = ("blocks", "root_global", "root_local")
+    names = ("root_global", "root_local")
     side = side._replace(**{name: getattr(side, name).astype(np.float32) for name in names})
     arrow.blocks = arrow.products = np.zeros(0)
     errors = _errors(arrow, labels, side, score, w_global, variances)
