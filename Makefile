@@ -4,7 +4,7 @@ CORE := .venv/core
 DEV := .venv/dev
 GROUPED := .venv/grouped
 
-.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-bandit-defaults bench-off-policy bench-kills bench-tables bench-grouped bench-online bench-flower bench-never-worse bench-mixed-bandit bench-hostile
+.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-bandit-defaults bench-off-policy bench-kills bench-tables bench-grouped bench-online bench-scale bench-flower bench-never-worse bench-mixed-bandit bench-hostile
 
 demo: $(CORE)  ## set everything up, compare all methods on clients that are alike and different
 	$(BIN)/fedres compare --data shops --clients 50 --rounds 100 --report report.html
@@ -46,6 +46,10 @@ bench-kills: $(DEV)  ## 50 SIGKILLs of a process with 1,000 bandit clients
 bench-tables: $(DEV)  ## learning from a table beside Vowpal Wabbit; a million clients on disk
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/storage.py
+
+bench-scale: $(DEV)  ## a table larger than memory: rows a second, peak memory, one client of many
+	$(BIN)/python benchmarks/scale.py 1e6 4GB
+	$(BIN)/python benchmarks/scale.py 1e7 4GB
 
 bench-online: $(GROUPED)  ## going on row by row from a fit, beside a fit to all rows
 	$(BIN)/python benchmarks/online.py

@@ -22,7 +22,7 @@ from fedres.core.files import whole_file
 from fedres.core.messages import Upload
 from fedres.core.receipts import number_of
 from fedres.flower.app_settings import AppSettings
-from fedres.flower.member import Member
+from fedres.flower.members import Member
 from fedres.flower.server_state import ServerState, TaskUnderWay
 from fedres.flower.wire import Reply, Sent
 
@@ -43,7 +43,7 @@ def measure(folder, clients):
     state = ServerState(SETTINGS, folder)
     for k in range(clients):
         state.members[f"client-{k}"] = Member(confirmed=7, applied=7, rows=700, loss=0.3)
-        state._note_change(f"client-{k}", state.members[f"client-{k}"])
+        state.members.note_change(f"client-{k}")
     state.save()
     rng, taken, kept = np.random.default_rng(0), [], []
     for k in rng.integers(clients, size=REPLIES + 1):

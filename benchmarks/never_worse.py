@@ -21,6 +21,7 @@ from fedres.report.names import NAMES
 from fedres.report.plots import clients_plot, loss_plot, styled
 from fedres.simulation.comparison import COMPARED, MARGIN
 from fedres.simulation.regret import rows_seen
+from stored_results import filled
 
 SETS = (
     *("digits", "letter", "pendigits", "usps", "satimage", "covtype", "shuttle", "mnist"),
@@ -30,7 +31,6 @@ ROUNDS = 500
 BOUND = mixture_bound(3, reach=2)
 DOCS = Path(__file__).parents[1] / "docs"
 DATA = {data.name: data for data in map(fedres.load_data, SETS)}
-BEGIN, END = "<!-- begin: benchmarks/never_worse.py -->", "<!-- end -->"
 
 
 def mixed_run(name: str, clients: int, delay: int, seed: int) -> fedres.Run:
@@ -124,9 +124,9 @@ def main() -> None:
         f"| worst client |\n|---|---:|---:|{'---:|' * 9}"
     )
     page = DOCS / "never-worse.md"
-    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
-    table = "\n".join(["", summary, "", head, *rows, ""])
-    page.write_text(before + BEGIN + table + END + rest.split(END)[1], encoding="utf-8")
+    table = "\n".join([summary, "", head, *rows])
+    text = filled(page.read_text(encoding="utf-8"), {"never-worse": table})
+    page.write_text(text, encoding="utf-8")
     print(summary)
     regret_figure(seeds).savefig(DOCS / "figures" / "mixture-regret.png", dpi=110)
     shops = fedres.compare("shops", clients=50, rounds=100, seeds=seeds)

@@ -9,6 +9,10 @@ import re
 import time
 from pathlib import Path
 
+from fedres.report.reproduction_tables import markdown
+
+__all__ = ["Store", "filled", "markdown"]
+
 HERE = Path(__file__).parent
 
 
@@ -52,12 +56,6 @@ class Store:
         new = self.path.with_suffix(".new")
         new.write_text(json.dumps(self.kept, indent=0, sort_keys=True) + "\n")
         new.replace(self.path)
-
-
-def markdown(head, rows):
-    """A table as Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
 def filled(text, tables):

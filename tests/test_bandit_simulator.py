@@ -425,10 +425,7 @@ def test_the_papers_bandit_is_the_aligned_rule_on_exploration_alone(delay):
 def test_the_papers_bandit_takes_what_theory_says():
     world = small_world("catalogue", 3)
     run = paper_bandit(world, rounds=5000, delay=10)
-    shape = dict.fromkeys(
-        ("norm_global", "norm_local", "sigma", "gamma", "gradient", "radius"), 1.0
-    )
-    every = theory.explore_every(5000, world.clients, world.most, **shape)
+    every = theory.explore_every(5000, world.clients, world.most, theory.Problem())
     assert run.policy == EpsilonGreedy(explore_every=every)
 
 

@@ -36,7 +36,7 @@ from fedres.flower.flwr_command import Flwr
 from fedres.flower.launch import progress_table, write_report
 from fedres.flower.local_cluster import free_port
 from fedres.flower.log import LOG, set_level
-from fedres.flower.member import Member
+from fedres.flower.members import Member
 from fedres.flower.memory import STATE, Memory
 from fedres.flower.metrics import metrics_server
 from fedres.flower.model_folder import write_global
@@ -805,26 +805,27 @@ def test_the_demo_ends_at_sigterm_where_sigint_is_ignored(monkeypatch):
 
 
 def test_progress_and_report(tmp_path, shop, monkeypatch):
-    node = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north[/] <1>"}
-    frame = pd.read_csv(tmp_path / "shops.csv").assign(shop="north[/] <1>")
+    name = r"north[/]<1>$\q$"  # no markup of terminals, pages or plots is obeyed
+    node = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": name}
+    frame = pd.read_csv(tmp_path / "shops.csv").assign(shop=name)
     frame.to_csv(tmp_path / "shops.csv", index=False)
     state = run_in_process(shop, {1: node})
-    state.members["north[/] <1>"].refused = {"label": 3}
-    state._changed.add("north[/] <1>")
+    state.members[name].refused = {"label": 3}
+    state.members.changed.add(name)
     state.finish()
     table = progress_table(read_run(state.folder))
     assert table.row_count == 1
     Console(quiet=True).print(table)
-    assert [render(cell).plain for cell in table.columns[0].cells] == ["north[/] <1>"]
+    assert [render(cell).plain for cell in table.columns[0].cells] == [name]
     page = write_report(state.folder, shop).read_text()
     for words in (
         "no more rows",
-        "north[/] &lt;1&gt;",
+        r"north[/]&lt;1&gt;$\q$",
         "<td>label</td><td>3</td>",
         "Measured delays",
     ):
         assert words in page
-    assert "north[/] <1>" not in page
+    assert name not in page
     assert not re.search(r"(src|href)=.https?:", page)  # it opens without a network
 
 
@@ -843,7 +844,7 @@ def test_status_and_metrics(tmp_path, shop):
     node = {"data": str(tmp_path / "shops.csv"), "state": str(tmp_path), "client": "north"}
     state = run_in_process(shop, {1: node})
     state.members["north"].refused = {'a "reason"': 3}
-    state._changed.add("north")
+    state.members.changed.add("north")
     state.finish()
     done = CliRunner().invoke(commands, ["status", str(state.folder)])
     assert done.exit_code == 0, done.output
@@ -910,15 +911,19 @@ def test_launch_says_why_a_run_failed_and_stops_it_on_ctrl_c(tmp_path, shop, mon
     monkeypatch.setattr(launch, "ASK", 0.0)
     write_app(tmp_path / "app", shop)
     failed = FakeFlwr(lambda _: "finished:failed")
-    with pytest.raises(ValueError, match=r"ended early .*out of disk"):
+    with pytest.raises(ValueError, match=r"ended early \(finished:failed\): .*out of disk"):
         launch.launch(failed, tmp_path / "app", {})
+    ServerState(shop, Path(shop.folder)).save()
+    resumed = {"resume": True}
+    with pytest.raises(ValueError, match=r"\(finished:failed\); --resume goes on with it: .*disk"):
+        launch.launch(failed, tmp_path / "app", resumed)
 
     def interrupt(_):
         raise KeyboardInterrupt
 
     flwr = FakeFlwr(interrupt)
     with pytest.raises(KeyboardInterrupt):
-        launch.launch(flwr, tmp_path / "app", {})
+        launch.launch(flwr, tmp_path / "app", resumed)
     assert flwr.stopped == ["1"]
 
 

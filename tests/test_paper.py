@@ -1,6 +1,8 @@
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -289,3 +291,15 @@ def test_mistakes_are_one_sentence(arguments, message, tmp_path):
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_page_has_a_place_for_every_table(small, written):
+    """And the tables are those of the run."""
+    tables = json.loads((written / "tables.json").read_text())
+    page = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    assert set(re.findall("<!-- table: (.+?) -->", page)) == set(tables)
+    runs = small.table.query("figure == 'readings' and reading == 'vw' and delay == 0")
+    by_seed = 100 * runs.pivot(index="seed", columns="method", values="accuracy")
+    line = next(line for line in tables["gains"].split("\n") if line.startswith("| vw |"))
+    shared = (by_seed.central - by_seed.independent).mean()
+    assert line.startswith(f"| vw | {shared:+.1f} ± ")

@@ -153,7 +153,7 @@ def test_one_of_many_ids_is_found(tmp_path, kind):
 
 
 def test_texts_with_one_hash_are_told_apart(tmp_path, monkeypatch):
-    monkeypatch.setattr(storage_ids, "_hashes", lambda texts: np.uint64([len(t) for t in texts]))
+    monkeypatch.setattr(storage_ids, "hashes", lambda texts: np.uint64([len(t) for t in texts]))
     ids = ["ann", "b", "bob", "cyd", "dd"]
     write(tmp_path, {}, {"clients": pack_ids(ids)})
     stored = open_folder(tmp_path)

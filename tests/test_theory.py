@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,34 +10,34 @@ from fedres.core import theory
 from fedres.paper import erratum
 
 BALL = {"sigma": 0.5, "gamma": 3.0, "radius": 2.0}
-SHAPE = {"norm_global": 2.0, "norm_local": 1.0, "gradient": 1.5, **BALL}
+SHAPE = theory.Problem(norm_global=2.0, norm_local=1.0, gradient=1.5, **BALL)
 WIDTHS = {"width_global": 5, "width_local": 2, **BALL}
 
 
 def test_sgd_bound_by_hand():
     # W = 4 + 5; sqrt(9 / 4 / 5000) + (3 * 16 * 9 / 4 * 64)^(1/3) / 100 + 2 * 1.5 * 8 / 1000
     expected = np.sqrt(9 / 4 / 5000) + (108 * 64) ** (1 / 3) / 100 + 0.024
-    assert theory.sgd_bound(1000, 5, 8, **SHAPE) == pytest.approx(expected)
+    assert theory.sgd_bound(1000, 5, 8, SHAPE) == pytest.approx(expected)
 
 
 def test_batches_add_to_the_delay():
-    assert theory.sgd_bound(1000, 5, 8, batch=4, **SHAPE) == theory.sgd_bound(1000, 5, 12, **SHAPE)
+    assert theory.sgd_bound(1000, 5, 8, SHAPE, batch=4) == theory.sgd_bound(1000, 5, 12, SHAPE)
 
 
 def test_step_sizes_by_hand():
     plain = np.sqrt(9 / (5000 * 0.25))
-    assert theory.sgd_step_size(1000, 5, 0, **SHAPE) == pytest.approx((plain, plain))
+    assert theory.sgd_step_size(1000, 5, 0, SHAPE) == pytest.approx((plain, plain))
     late = np.cbrt(4 / (3 * 2.25 * 64 * 1000))
-    assert theory.sgd_step_size(1000, 5, 8, **SHAPE) == pytest.approx((late / 5, late))
+    assert theory.sgd_step_size(1000, 5, 8, SHAPE) == pytest.approx((late / 5, late))
     # batches of 4: 250 rounds, variance 1/16, delay 3
     late = np.cbrt(4 / (3 * 2.25 * 9 * 250))
-    batched = theory.sgd_step_size(1000, 5, 8, batch=4, **SHAPE)
+    batched = theory.sgd_step_size(1000, 5, 8, SHAPE, batch=4)
     assert batched == pytest.approx((late / 5, min(np.sqrt(9 / (250 * 5 / 16)), late)))
 
 
 def test_full_bound_by_hand():
     expected = (4 / 0.1 + 5 / 0.2) / 5000 + 0.3 / 4 + 3 * 2.25 * 64 * (0.25 + 0.04) + 0.024
-    assert theory.sgd_full_bound(1000, 5, 8, 0.1, 0.2, **SHAPE) == pytest.approx(expected)
+    assert theory.sgd_full_bound(1000, 5, 8, SHAPE, 0.1, 0.2) == pytest.approx(expected)
 
 
 @given(
@@ -51,19 +52,19 @@ def test_with_the_pair_the_full_bound_is_within_four_times_that_of_theorem_2(
 ):
     names = ("sigma", "gamma", "radius", "gradient")
     shape = dict(zip(names, others, strict=True))
-    shape |= {"norm_global": shape["radius"], "norm_local": share * shape["radius"]}
+    problem = theory.Problem(shape["radius"], share * shape["radius"], **shape)
     run = rounds, clients, delay
-    pair = theory.sgd_step_size(*run, **shape)
-    stated = theory.sgd_bound(*run, **shape)
-    assert theory.sgd_full_bound(*run, *pair, **shape) <= 4.0001 * stated
+    pair = theory.sgd_step_size(*run, problem)
+    stated = theory.sgd_bound(*run, problem)
+    assert theory.sgd_full_bound(*run, problem, *pair) <= 4.0001 * stated
 
 
 def test_with_one_step_size_it_grows_with_the_clients():
     """Whatever that one step size is: the best of them is not much better than the paper's."""
     run = erratum.ROUNDS, 500, erratum.DELAY
-    stated = theory.sgd_bound(*run, **erratum.SHAPE)
+    stated = theory.sgd_bound(*run, erratum.PROBLEM)
     best = min(
-        theory.sgd_full_bound(*run, eta, eta, **erratum.SHAPE) for eta in np.geomspace(1e-8, 1, 999)
+        theory.sgd_full_bound(*run, erratum.PROBLEM, eta, eta) for eta in np.geomspace(1e-8, 1, 999)
     )
     table = erratum.bound_ratios().set_index("clients")
     assert table["one step size"][500] == pytest.approx(best / stated, rel=0.1)
@@ -94,23 +95,23 @@ def test_bandit_bound_by_hand():
         + (2 * (108 * 9) ** (1 / 6) + 12 ** (1 / 3)) / 16
         + 2 * np.sqrt(9 / 4096)
     )
-    assert theory.bandit_bound(4096, 5, 2, 3, **SHAPE) == pytest.approx(expected)
+    assert theory.bandit_bound(4096, 5, 2, 3, SHAPE) == pytest.approx(expected)
 
 
 def test_explore_every_by_hand():
     first = (5 * 10**8 / (16 * 9 / 4)) ** 0.2
     second = 100 / (64 * 108) ** 0.125
     third = np.cbrt(10**8 / 12)
-    assert theory.explore_every(10**8, 5, 2, **SHAPE) == round(min(first, second, third)) == 27
-    assert theory.explore_every(10, 5, 20, **SHAPE) == 1
+    assert theory.explore_every(10**8, 5, 2, SHAPE) == round(min(first, second, third)) == 27
+    assert theory.explore_every(10, 5, 20, SHAPE) == 1
 
 
 @pytest.mark.parametrize(
     ("bound", "slope"),
     [
-        (lambda t, tau: theory.sgd_bound(t, 5, tau, **SHAPE), -1 / 2),
+        (lambda t, tau: theory.sgd_bound(t, 5, tau, SHAPE), -1 / 2),
         (lambda t, tau: theory.erm_bound(t, 5, tau, **WIDTHS), -1 / 2),
-        (lambda t, tau: theory.bandit_bound(t, 5, 4, tau, **SHAPE), -1 / 5),
+        (lambda t, tau: theory.bandit_bound(t, 5, 4, tau, SHAPE), -1 / 5),
     ],
     ids=["sgd", "erm", "bandit"],
 )
@@ -124,14 +125,14 @@ def test_the_delay_moves_only_lower_order_terms(bound, slope):
 
 def test_sharing_beats_learning_alone():
     """The global model costs all clients together what it would cost each of them alone."""
-    many = theory.sgd_bound(1000, 50, 0, **SHAPE)
-    alone = theory.sgd_bound(1000, 1, 0, **SHAPE)
+    many = theory.sgd_bound(1000, 50, 0, SHAPE)
+    alone = theory.sgd_bound(1000, 1, 0, SHAPE)
     assert many == pytest.approx(alone * np.sqrt((4 / 50 + 1) / (4 + 1)))
 
 
 def test_norms_a_client():
-    each = SHAPE | {"norm_local": [1.0, 2.0, 0.0]}
-    assert theory.sgd_bound(100, 3, 0, **each) == pytest.approx(np.sqrt(9 / 4 / 300))
+    each = replace(SHAPE, norm_local=[1.0, 2.0, 0.0])
+    assert theory.sgd_bound(100, 3, 0, each) == pytest.approx(np.sqrt(9 / 4 / 300))
 
 
 @pytest.mark.parametrize(
@@ -147,4 +148,4 @@ def test_norms_a_client():
 )
 def test_bad_input(change, message):
     with pytest.raises(ValueError, match=message):
-        theory.sgd_bound(100, 3, 0, **SHAPE | change)
+        theory.sgd_bound(100, 3, 0, replace(SHAPE, **change))

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from fedres.core.sgd import ALIGNMENTS
+from fedres.core.steps import Sgd
 from fedres.paper import appendix_c as module
 from fedres.paper.appendix_c import METHODS, appendix_c, marks
-from fedres.paper.regret_study import Point, regret, slope
+from fedres.paper.regret_study import RADIUS, Play, Point, measure, regret, slope, synthetic
 from fedres.paper.reproduction import reproduce
 from fedres.report.theory_figures import appendix_c_figures, regret_figure, rules_figure
+from fedres.simulation.engine import simulate
 from fedres.simulation.run_store import RunStore
 
 
@@ -67,6 +69,19 @@ def test_regret_falls_with_rounds_and_delay_matters_less_and_less():
     figure, numbers = regret_figure(everything)
     assert len(figure.axes) == 3
     assert np.isfinite(numbers.regret).all()
+
+
+def test_runs_on_the_same_samples_have_their_own_regret():
+    plays = Play(0, 1, "aligned", 0.05), Play(8, 5, "late", 0.2)
+    found = measure(((3, 200, 4), plays))
+    for play, value in zip(plays, found, strict=True):
+        run = simulate(
+            synthetic(3, 200, 4), "fedres", rounds=200, delay=play.delay, batch=play.batch,
+            alignment=play.alignment, step=Sgd(play.eta), radius=RADIUS, constant=False,
+            shuffle=False,
+        )  # fmt: skip
+        assert value == pytest.approx(run.regret()[-1], rel=1e-6)
+    assert found[0] != pytest.approx(found[1], rel=0.01)
 
 
 def test_without_data_sets_and_from_the_store(tmp_path, monkeypatch):

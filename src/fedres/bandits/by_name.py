@@ -1,7 +1,6 @@
 """Policies and environments by name, as the command line gives them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from fedres.bandits.environments import Catalogue, Environment, Multiclass
 from fedres.bandits.policies import EpsilonGreedy, Greedy, Policy, Softmax, SquareCB
@@ -61,8 +60,7 @@ def choose_policies(
     if "epsilon-greedy" not in chosen:
         raise ValueError("explore_every is for epsilon-greedy, which is not among the policies")
     if explore_every == "theory":
-        one: Any = dict.fromkeys(("norm_global", "norm_local", "sigma", "gamma"), 1.0)
-        period = theory.explore_every(rounds, clients, actions, radius=1, gradient=1, **one)
+        period = theory.explore_every(rounds, clients, actions, theory.Problem())
     elif str(explore_every).isdecimal():
         period = int(explore_every)
     else:

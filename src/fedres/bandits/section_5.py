@@ -52,12 +52,11 @@ def paper_bandit(
     """
     late = as_delay(delay)
     clients = environment.clients
-    shape: Any = dict.fromkeys(("norm_global", "norm_local", "sigma", "gamma", "gradient"), 1.0)
-    shape["radius"] = radius
+    problem = theory.Problem(radius=radius)
     if explore_every is None:
-        explore_every = theory.explore_every(rounds, clients, environment.most, **shape)
+        explore_every = theory.explore_every(rounds, clients, environment.most, problem)
     updates = max(1, rounds // explore_every)
-    pair = theory.sgd_step_size(updates, clients, -(-late.round_trip // explore_every), **shape)
+    pair = theory.sgd_step_size(updates, clients, -(-late.round_trip // explore_every), problem)
     return simulate_bandit(
         environment,
         EpsilonGreedy(explore_every=explore_every),

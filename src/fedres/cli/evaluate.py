@@ -8,6 +8,8 @@ import typer
 
 from fedres.cli import table_options as shared
 
+COUNTS = ("rows", "unseen_clients")
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -17,24 +19,33 @@ if TYPE_CHECKING:
 def evaluate(
     model: Annotated[Path, shared.MODEL],
     table: Annotated[Path, typer.Argument(help="New rows with labels.")],
+    memory: Annotated[str | None, shared.MEMORY] = None,
     json: Annotated[bool, shared.JSON] = False,
 ) -> None:
     """Measure how well a model predicts new rows.
 
     Example: fedres evaluate model new.parquet --json
     """
+    found = (
+        _of_parts(model, table, memory)
+        if memory is not None or shared.is_large(table)
+        else _of_table(model, table)
+    )
+    if json:
+        print(json_.dumps(found))
+        return
+    for name, value in found.items():
+        print(f"{name.replace('_', ' '):15}", f"{value:,}" if name in COUNTS else f"{value:.4g}")
+
+
+def _of_table(model: Path, table: Path) -> dict[str, float]:
     import numpy as np
 
     from fedres.tables.read_table import read_table
     from fedres.tables.table_files import shown
 
     loaded = shared.open_model(model)
-    columns = getattr(loaded, "columns_", None)
-    if columns is None:
-        raise ValueError(
-            f"the model in {model} was saved in Python and does not know which column is the "
-            "label: use its score method, or make it by `fedres fit`"
-        )
+    columns = _columns(model, loaded)
     rows = read_table(
         table,
         client=columns["client"],
@@ -46,13 +57,61 @@ def evaluate(
     )
     ids = [] if rows.client is None else rows.client.tolist()
     unseen = {*ids} - {*loaded.clients_, None}
-    counts = {"rows": len(rows), "unseen_clients": len(unseen)}
-    found = {**_metrics(loaded, shown(table), rows, columns["label"]), **counts}
-    if json:
-        print(json_.dumps(found))
-        return
-    for name, value in found.items():
-        print(f"{name.replace('_', ' '):15}", f"{value:,}" if name in counts else f"{value:.4g}")
+    counts = dict(zip(COUNTS, (len(rows), len(unseen)), strict=True))
+    return {**_metrics(loaded, shown(table), rows, columns["label"]), **counts}
+
+
+def _of_parts(folder: Path, table: Path, memory: str | None) -> dict[str, float]:
+    """The same of a table that is read in batches: errors are added up."""
+    import numpy as np
+
+    from fedres.cluster.batch_models import BatchModel
+    from fedres.cluster.memory import parse_size
+    from fedres.cluster.table_parts import TableParts
+    from fedres.tables.judging import class_errors, number_errors
+    from fedres.tables.read_table import Table, refuse_missing
+
+    stored = BatchModel(folder)
+    whole: Any = stored.model
+    roles = _columns(folder, whole)
+    parts = TableParts.find(str(table), [*whole.encoder_.categorical, roles["client"]])
+    if roles["label"] not in parts.names:
+        raise ValueError(
+            f"{parts.paths[0]} has no column {roles['label']!r} for the label: it has "
+            f"{', '.join(parts.names)}"
+        )
+    needed = [*shared.needed_columns(whole), roles["client"], roles["label"]]
+    room = None if memory is None else parse_size(memory)
+    sums: dict[str, float] = {}
+    for path, frame, model, client in stored.batches(parts, needed, room, "evaluating"):
+        refuse_missing(path, "label", frame[roles["label"]])
+        rows = Table(frame.drop(columns=roles["label"]), frame[roles["label"]].to_numpy())
+        x = shared.known_columns(model, path, rows)
+        if hasattr(model, "predict_proba"):
+            number = _numbers_of_classes(model, path, rows)
+            every = np.arange(len(model.classes_))
+            errors = class_errors(number, model.predict_proba(x, client), every)
+        else:
+            predicted = model.predict(x, client)
+            errors = number_errors(_numbers(path, rows, roles["label"]), predicted)
+        for name, of_rows in errors.items():
+            sums[name] = sums.get(name, 0.0) + float(of_rows.sum())
+    shared.say_unseen(table, stored)
+    means = {name: total / max(1, stored.rows) for name, total in sums.items()}
+    if "rmse" in means:
+        means["rmse"] **= 0.5
+    return {**means, **dict(zip(COUNTS, (stored.rows, stored.unseen.count), strict=True))}
+
+
+def _columns(folder: Path, model: Any) -> dict[str, Any]:
+    """Which column of a table is what."""
+    columns: dict[str, Any] | None = getattr(model, "columns_", None)
+    if columns is None:
+        raise ValueError(
+            f"the model in {folder} was saved in Python and does not know which column is the "
+            "label: use its score method, or make it by `fedres fit`"
+        )
+    return columns
 
 
 def _metrics(model: Any, path: Path, rows: "Table", label: str) -> dict[str, float]:

@@ -15,7 +15,13 @@ MMAP_THRESHOLD = -3  # of glibc's malloc.h
 
 
 def fit(
-    table: Annotated[Path, typer.Argument(help="A CSV, Parquet or svmlight file of rows.")],
+    table: Annotated[
+        Path,
+        typer.Argument(
+            help="A CSV, Parquet or svmlight file of rows; or a folder or pattern of CSV or "
+            "Parquet files, which are read in batches."
+        ),
+    ],
     client: Annotated[str, shared.CLIENT],
     label: Annotated[str, shared.LABEL],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
@@ -35,12 +41,16 @@ def fit(
     item: Annotated[str | None, shared.ITEM] = None,
     seed: Annotated[int, shared.SEED] = 0,
     report: Annotated[Path | None, shared.REPORT] = None,
+    memory: Annotated[str | None, shared.MEMORY] = None,
     json: Annotated[bool, shared.JSON] = False,
 ) -> None:
     """Judge FedRes on held-out rows of your table, then train what is best on all rows and save it.
 
     Example: fedres fit ratings.csv --client user_id --label rating --categorical item_id
     --local genres --time timestamp --out model --report report.html
+
+    A table larger than memory: fedres fit 'events/*.parquet' --client user --label clicks
+    --memory 2GB --out model
     """
     from fedres.simulation.parallel import working
     from fedres.simulation.settings import choose
@@ -53,6 +63,15 @@ def fit(
     if report is not None:
         shared.refuse_unwritable(report)
     columns = shared.ColumnOptions(client, label, time, categorical, local, global_, ignore, item)
+    if memory is not None or shared.is_large(table):
+        for option, value in (("--shared trees", shared_ == "trees"), ("--latent", latent)):
+            if value:
+                raise ValueError(
+                    f"{option} needs all rows in memory: leave it out, or give one file without "
+                    "--memory"
+                )
+        _fit_parts(table, columns, out, memory, method, task, solver, seed, report, json)
+        return
     rows = columns.read(table)
     model = columns.estimator(rows.y, task, solver, shared_, seed, latent)
     with shared.quiet():
@@ -80,6 +99,62 @@ def fit(
         "tastes_because": shared.tastes_because(model),
     }
     shared.show(found, table, report, json, readings, summary)
+
+
+def _fit_parts(
+    table: Path,
+    columns: shared.ColumnOptions,
+    out: Path,
+    memory: str | None,
+    method: Any,
+    task: Any,
+    solver: str | None,
+    seed: int,
+    report: Path | None,
+    json: bool,
+) -> None:
+    """Fit a table in shards."""
+    from fedres.cluster.fit_parts import ColumnRoles, fit_parts
+    from fedres.cluster.memory import free_memory, parse_size, peak_memory, shown_size
+    from fedres.cluster.table_parts import TableParts
+
+    room = free_memory() // 2 if memory is None else parse_size(memory)
+    parameters = columns.parameters(solver)
+    named = [*(parameters["categorical_features"] or []), columns.client]
+    parts = TableParts.find(str(table), named)
+    roles = ColumnRoles(columns.client, columns.label, columns.time, columns.ignored)
+    with shared.quiet():
+        done = fit_parts(
+            parts,
+            roles,
+            out,
+            memory=room,
+            method=method,
+            task=task,
+            parameters=parameters,
+            seed=seed,
+            progress=True,
+        )
+        readings = shared.how_columns_are_read(done.sample, done.model, json, done.encoder)
+    summary = {
+        "model": str(out.resolve()),
+        "method": done.method,
+        "rows": done.rows,
+        "clients": done.clients,
+        "judged_rows": len(done.sample),
+        "shards": done.shards,
+        "peak_memory_bytes": peak_memory(),
+        "global_features": done.model.encoder_.width_global,
+        "local_features": done.model.encoder_.width_local,
+        **done.found.chosen[done.method],  # type: ignore[index]
+    }
+    shared.show(done.found, table, report, json, readings, summary)
+    if not json:
+        print(
+            f"Trained on {done.rows:,} rows of {done.clients:,} clients in {done.shards} shards; "
+            f"methods were judged on the {len(done.sample):,} rows of some clients."
+        )
+        print(f"Peak memory: {shown_size(peak_memory())}.")
 
 
 def _give_back_large_arrays() -> None:

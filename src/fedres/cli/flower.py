@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 app = typer.Typer(help="Run on several machines, with Flower.", no_args_is_help=True)
+RunFolder = Annotated[Path, typer.Argument(help="The run's folder.")]
+Client = Annotated[str, typer.Argument(help="The client's name.")]
 
 
 @app.command()
@@ -130,7 +132,7 @@ def run(
 
 @app.command()
 def status(
-    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    run: RunFolder,
     watch: Annotated[bool, typer.Option("--watch", help="Go on, until Ctrl-C.")] = False,
     clients: Annotated[int, typer.Option(help="Show so many at most.")] = 40,
 ) -> None:
@@ -158,8 +160,7 @@ def status(
 
 @app.command()
 def model(
-    run: Annotated[Path, typer.Argument(help="The run's folder.")],
-    out: Annotated[Path, typer.Argument(help="Folder for the model.")],
+    run: RunFolder, out: Annotated[Path, typer.Argument(help="Folder for the model.")]
 ) -> None:
     """Write the newest global model of a run, also of one under way: for clients without rows yet.
 
@@ -174,8 +175,7 @@ def model(
 
 @app.command()
 def metrics(
-    run: Annotated[Path, typer.Argument(help="The run's folder.")],
-    port: Annotated[int, typer.Option(help="Of 127.0.0.1.")] = 9464,
+    run: RunFolder, port: Annotated[int, typer.Option(help="Of 127.0.0.1.")] = 9464
 ) -> None:
     """Serve the same figures to Prometheus, at http://127.0.0.1:9464/metrics.
 
@@ -189,33 +189,28 @@ def metrics(
 
 
 @app.command()
-def forgive(
-    run: Annotated[Path, typer.Argument(help="The run's folder.")],
-    client: Annotated[str, typer.Argument(help="The client's name.")],
-) -> None:
+def forgive(run: RunFolder, client: Client) -> None:
     """Hear a client again that is ignored, after too many refusals or removed.
 
     Example: fedres flower forgive run clinic-3
     """
-    from fedres.flower.run_folder import give_order
-
-    give_order(run, "forgive", client)
-    print(f"{client} is heard again, at once or when the run is resumed.")
+    _order(run, client, "forgive", "heard again")
 
 
 @app.command()
-def remove(
-    run: Annotated[Path, typer.Argument(help="The run's folder.")],
-    client: Annotated[str, typer.Argument(help="The client's name.")],
-) -> None:
+def remove(run: RunFolder, client: Client) -> None:
     """Ignore a client from now on; what the global model has learned from it stays.
 
     Example: fedres flower remove run clinic-3
     """
+    _order(run, client, "remove", "ignored")
+
+
+def _order(run: Path, client: str, what: str, will_be: str) -> None:
     from fedres.flower.run_folder import give_order
 
-    give_order(run, "remove", client)
-    print(f"{client} is ignored, at once or when the run is resumed.")
+    give_order(run, what, client)
+    print(f"{client} is {will_be}, at once or when the run is resumed.")
 
 
 @app.command()

@@ -76,7 +76,7 @@ def _whole(folder: Path) -> dict[str, Any]:
 
 def _variance(model: Any) -> list[dict[str, Any]] | None:
     """How much of the labels' variance is whose, where that is known."""
-    if getattr(model, "solver_", "sgd") != "bayes":  # runs of Flower name none
+    if model._posterior is None:  # as of sgd, and of tables that were fitted in shards
         return None
     found: list[dict[str, Any]] = model.variance_components_.to_dict("records")
     return found

@@ -22,6 +22,7 @@ def predict(
         float | None,
         typer.Option(help="Add bounds that hold so large a share of labels, such as 0.9."),
     ] = None,
+    memory: Annotated[str | None, shared.MEMORY] = None,
 ) -> None:
     """Predict the labels of new rows: the table again, with a column `prediction`.
 
@@ -33,6 +34,9 @@ def predict(
     """
     if out is not None:
         shared.refuse_unwritable(out, is_table=True)
+    if memory is not None or shared.is_large(table):
+        _score_parts(model, table, out, interval, memory)
+        return
     scored = _scored(shared.open_model(model), table, interval)
     if out is None:
         scored.to_csv(sys.stdout, index=False)
@@ -57,7 +61,34 @@ def _scored(model: Any, path: Path, interval: float | None) -> "pd.DataFrame":
             ids = client_ids(scored[model.client], np.array(model.clients_))
     else:
         scored = pd.DataFrame({} if ids is None else {"client": ids}, range(len(rows)))
-    client = shared.or_nobody(ids, model, path)
+    return _with_predictions(model, path, scored, x, shared.or_nobody(ids, model, path), interval)
+
+
+def _score_parts(
+    folder: Path, table: Path, out: Path | None, interval: float | None, memory: str | None
+) -> None:
+    """Predict a table in batches, and write each as it is done."""
+    from fedres.cluster.batch_models import BatchModel
+    from fedres.cluster.memory import parse_size
+    from fedres.cluster.table_parts import TableParts
+    from fedres.tables.read_table import Table
+
+    stored = BatchModel(folder)
+    whole: Any = stored.model
+    parts = TableParts.find(
+        str(table), [*whole.encoder_.categorical, *filter(None, [whole.client])]
+    )
+    room = None if memory is None else parse_size(memory)
+    with shared.table_writer(out) as write:
+        for path, frame, model, client in stored.batches(parts, parts.names, room, "predicting"):
+            x = shared.known_columns(model, path, Table(frame))
+            write(_with_predictions(model, path, frame, x, client, interval))
+    shared.say_unseen(table, stored)
+
+
+def _with_predictions(
+    model: Any, path: Path, scored: "pd.DataFrame", x: Any, client: Any, interval: float | None
+) -> "pd.DataFrame":
     new = {"prediction": model.predict(x, client)}
     if interval is not None:
         if not hasattr(model, "predict_interval"):

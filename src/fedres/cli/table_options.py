@@ -3,8 +3,8 @@
 import json
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -13,6 +13,7 @@ import typer
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fedres.cluster.batch_models import BatchModel
     from fedres.tables.column_notes import ColumnReading
     from fedres.tables.read_table import Table
     from fedres.tables.table_comparison import TableComparison
@@ -52,6 +53,11 @@ ITEM = typer.Option(
 )
 SEED = typer.Option(
     help="Decides which rows are held out, and the order of passes.", rich_help_panel=PANEL
+)
+MEMORY = typer.Option(
+    help="Read the table in batches and work in so little memory, such as 2GB (several files are "
+    "read in batches anyway).",
+    rich_help_panel=PANEL,
 )
 JSON = typer.Option("--json", help="Print JSON instead of a table.")
 REPORT = typer.Option(help="Write an HTML report here.")
@@ -101,27 +107,40 @@ class ColumnOptions(NamedTuple):
             y,
             task,  # type: ignore[arg-type]
             client=self.client,
-            categorical_features=_listed(self.categorical),
-            local_features=_listed(self.local),
-            global_features=_listed(self.global_),
             shared=shared,
             latent=latent,
             item=self.item,
             random_state=seed,
-            **({} if solver is None else {"solver": solver}),
+            **self.parameters(solver),
         )
+
+    def parameters(self, solver: str | None) -> dict[str, Any]:
+        """Those parameters of an estimator that name columns, and the solver."""
+        return {
+            "categorical_features": _listed(self.categorical),
+            "local_features": _listed(self.local),
+            "global_features": _listed(self.global_),
+            **({} if solver is None else {"solver": solver}),
+        }
+
+    @property
+    def ignored(self) -> list[str]:
+        """The columns to leave out."""
+        return _listed(self.ignore) or []
 
 
 def _listed(text: str | None) -> list[str] | None:
     return None if text is None else [name for name in text.split(",") if name]
 
 
-def how_columns_are_read(rows: "Table", model: Any, as_json: bool) -> "list[ColumnReading]":
+def how_columns_are_read(
+    rows: "Table", model: Any, as_json: bool, encoder: Any = None
+) -> "list[ColumnReading]":
     """How columns are read; printed before anything is learned, should that fail."""
     from fedres.tables.column_notes import readings
     from fedres.tables.encoder import Encoder
 
-    encoder = Encoder.fit(
+    encoder = encoder or Encoder.fit(
         rows.frame,
         categorical=model.categorical_features,
         local=model.local_features,
@@ -227,7 +246,7 @@ def known_columns(model: Any, path: Path, table: "Table") -> Any:
         raise ValueError(f"{path} is of another kind than what the model learned from, {kind}")
     if names is None:
         return frame
-    needed = [*names, *([] if model.offset is None else [model.offset])]
+    needed = needed_columns(model)
     for name in needed:
         if name not in frame:
             there = ", ".join(map(str, frame.columns))
@@ -235,6 +254,61 @@ def known_columns(model: Any, path: Path, table: "Table") -> Any:
                 f"{path} has no column {name!r}, which the model needs: it has {there}"
             )
     return frame[needed]
+
+
+def needed_columns(model: Any) -> list[str]:
+    """The columns of a table that a model predicts from."""
+    return [*model.feature_names_in_, *([] if model.offset is None else [model.offset])]
+
+
+def say_unseen(table: Path, stored: "BatchModel") -> None:
+    """Say which rows of a table in batches were predicted without local models."""
+    if stored.unseen_rows:
+        _say(
+            f"{table} has {stored.unseen_rows:,} of {stored.rows:,} rows of clients that the model "
+            f"does not know, such as {stored.example!r}: these rows are predicted without local "
+            "models"
+        )
+
+
+def is_large(table: Path) -> bool:
+    """Whether a table is in several files, and read in batches."""
+    from fedres.cluster.table_parts import stands_for_several
+
+    return stands_for_several(str(table))
+
+
+@contextmanager
+def table_writer(path: Path | None) -> "Iterator[Callable[[pd.DataFrame], None]]":
+    """What writes a table batch by batch, as the end of its name says; CSV to the terminal."""
+    if path is None or path.suffix != ".parquet":
+        with nullcontext(sys.stdout) if path is None else path.open("w", encoding="utf-8") as file:
+            names = iter([True])
+            yield lambda frame: frame.to_csv(file, index=False, header=next(names, False))
+        return
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    with ExitStack() as stack:
+        writers: list[Any] = []
+
+        def write(frame: "pd.DataFrame") -> None:
+            batch = pa.Table.from_pandas(_plain_texts(frame), preserve_index=False)
+            if not writers:
+                writers.append(stack.enter_context(ParquetWriter(path, batch.schema)))
+            writers[0].write_table(batch.cast(writers[0].schema))
+
+        yield write
+
+
+def _plain_texts(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Categories as what they are of: each batch has others."""
+    kinds = {
+        name: column.cat.categories.dtype
+        for name, column in frame.items()
+        if hasattr(column, "cat")
+    }
+    return frame.astype(kinds)
 
 
 def or_nobody(client: Any, model: Any, path: Path) -> Any:

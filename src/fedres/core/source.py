@@ -30,6 +30,8 @@ def digest(*parts: bytes) -> str:
 
 
 @cache
-def digest_of_package() -> str:
-    """A name for the whole package: what other code made is not taken for its own."""
-    return digest(*(p.read_bytes() for p in sorted(Path(__file__).parents[1].rglob("*.py"))))
+def digest_of_code(*rooms: str) -> str:
+    """A name for the code of these rooms: what other code made is not taken for theirs."""
+    package = Path(__file__).parents[1]
+    files = (file for room in sorted(rooms) for file in sorted((package / room).rglob("*.py")))
+    return digest(*(file.read_bytes() for file in files))

@@ -14,6 +14,7 @@ the ball of radius D.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -21,18 +22,57 @@ import numpy as np
 PerClient = float | Sequence[float]
 
 
+@dataclass(frozen=True)
+class Problem:
+    """What the bounds depend on beside rounds, clients and delay; what is not given is 1.
+
+    Attributes
+    ----------
+    norm_global, norm_local
+        |w^g_*| and |w_{i,*}|: one number for all clients, or one a client.
+    sigma, gamma, radius, gradient
+        sigma, gamma, D and G.
+
+    Examples
+    --------
+    >>> Problem(norm_local=[1.0, 2.0]).size(clients=2)  # 1 + 1 + 4
+    6.0
+    """
+
+    norm_global: float = 1.0
+    norm_local: PerClient = 1.0
+    sigma: float = 1.0
+    gamma: float = 1.0
+    radius: float = 1.0
+    gradient: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check(gamma=self.gamma, radius=self.radius, gradient=self.gradient)
+        _check_from_zero(sigma=self.sigma, norm_global=self.norm_global)
+
+    def size(self, clients: int) -> float:
+        """W of so many clients."""
+        local = _per_client("norm_local", self.norm_local, clients)
+        size = self.norm_global**2 + float((local**2).sum())
+        if size == 0:
+            raise ValueError(
+                "norm_global and norm_local are all 0: give a best pair other than zero"
+            )
+        return size
+
+    @property
+    def smooth(self) -> float:
+        """The product gamma D^4 G^2 of the delay terms."""
+        return self.gamma * self.radius**4 * self.gradient**2
+
+    @property
+    def reach(self) -> float:
+        """The product D G."""
+        return self.radius * self.gradient
+
+
 def sgd_bound(
-    rounds: int,
-    clients: int,
-    delay: float,
-    *,
-    norm_global: float,
-    norm_local: PerClient,
-    sigma: float,
-    gamma: float,
-    radius: float,
-    gradient: float,
-    batch: int = 1,
+    rounds: int, clients: int, delay: float, problem: Problem, *, batch: int = 1
 ) -> float:
     """Theorem 2, of FedRes.SGD.
 
@@ -43,31 +83,23 @@ def sgd_bound(
 
     Parameters
     ----------
-    rounds, clients, delay
-        T, P and tau, in rounds of one sample.
-    norm_global, norm_local
-        |w^g_*| and |w_{i,*}|: one number for all clients, or one a client.
-    sigma, gamma, radius, gradient
-        sigma, gamma, D and G.
+    rounds, clients, delay, problem
+        T, P, tau (in rounds of one sample), and all other constants.
     batch
         b.
 
     Examples
     --------
-    >>> shape = dict(norm_global=1, norm_local=1, sigma=1, gamma=1, radius=1, gradient=1)
-    >>> round(sgd_bound(10_000, 3, 0, **shape), 5)  # sqrt(4 / 30,000)
+    >>> round(sgd_bound(10_000, 3, 0, Problem()), 5)  # sqrt(4 / 30,000)
     0.01155
     """
-    _check(
-        rounds=rounds, clients=clients, batch=batch, gamma=gamma, radius=radius, gradient=gradient
-    )
-    _check_from_zero(delay=delay, sigma=sigma)
-    size = _size(norm_global, norm_local, clients)
+    _check(rounds=rounds, clients=clients, batch=batch)
+    _check_from_zero(delay=delay)
     tau = delay + batch if batch > 1 else delay
     return float(
-        np.sqrt(size * sigma**2 / (clients * rounds))
-        + np.cbrt(gamma * radius**4 * gradient**2 * tau**2) / rounds ** (2 / 3)
-        + radius * gradient * tau / rounds
+        np.sqrt(problem.size(clients) * problem.sigma**2 / (clients * rounds))
+        + np.cbrt(problem.smooth * tau**2) / rounds ** (2 / 3)
+        + problem.reach * tau / rounds
     )
 
 
@@ -79,17 +111,7 @@ class EtaPair(NamedTuple):
 
 
 def sgd_step_size(
-    rounds: int,
-    clients: int,
-    delay: float,
-    *,
-    norm_global: float,
-    norm_local: PerClient,
-    sigma: float,
-    gamma: float,
-    radius: float,
-    gradient: float,
-    batch: int = 1,
+    rounds: int, clients: int, delay: float, problem: Problem, *, batch: int = 1
 ) -> EtaPair:
     """The step sizes eta of the server and eta_i of the clients for which Theorem 2 holds.
 
@@ -103,41 +125,28 @@ def sgd_step_size(
 
     Parameters
     ----------
-    rounds, clients, delay, norm_global, norm_local, sigma, gamma, radius, gradient, batch
-        As in `sgd_bound`.
+    rounds, clients, delay, problem, batch
+        As in `sgd_bound`; sigma must not be 0.
 
     Examples
     --------
-    >>> shape = dict(norm_global=1, norm_local=1, sigma=1, gamma=1, radius=1, gradient=1)
-    >>> sgd_step_size(1_000_000, 8, 1000, **shape)
+    >>> sgd_step_size(1_000_000, 8, 1000, Problem())
     EtaPair(eta=1.25e-05, local_eta=0.0001)
     """
-    _check(rounds=rounds, clients=clients, batch=batch, sigma=sigma, gamma=gamma)
-    _check(radius=radius, gradient=gradient)
+    _check(rounds=rounds, clients=clients, batch=batch, sigma=problem.sigma)
     _check_from_zero(delay=delay)
-    size = _size(norm_global, norm_local, clients)
-    rounds_, variance = rounds / batch, sigma**2 / batch
+    rounds_, variance = rounds / batch, problem.sigma**2 / batch
     tau = delay / batch + 1 if batch > 1 else delay
-    eta = float(np.sqrt(size / (rounds_ * clients * variance)))
+    eta = float(np.sqrt(problem.size(clients) / (rounds_ * clients * variance)))
     if tau == 0:
         return EtaPair(eta, eta)
-    late = float(np.cbrt(radius**2 / (gamma * gradient**2 * tau**2 * rounds_)))
+    moved = problem.gamma * (problem.gradient * tau) ** 2
+    late = float(np.cbrt(problem.radius**2 / (moved * rounds_)))
     return EtaPair(min(eta, late / clients), min(eta, late))
 
 
 def sgd_full_bound(
-    rounds: int,
-    clients: int,
-    delay: float,
-    eta: float,
-    local_eta: float,
-    *,
-    norm_global: float,
-    norm_local: PerClient,
-    sigma: float,
-    gamma: float,
-    radius: float,
-    gradient: float,
+    rounds: int, clients: int, delay: float, problem: Problem, eta: float, local_eta: float
 ) -> float:
     """What Appendix B proves of FedRes.SGD, whatever the step sizes; Theorem 2 simplifies it.
 
@@ -147,29 +156,26 @@ def sgd_full_bound(
 
     Parameters
     ----------
-    rounds, clients, delay
-        T, P and tau.
+    rounds, clients, delay, problem
+        As in `sgd_bound`.
     eta, local_eta
         The step sizes of the server and of all clients.
-    norm_global, norm_local, sigma, gamma, radius, gradient
-        As in `sgd_bound`.
 
     Examples
     --------
-    >>> shape = dict(norm_global=1, norm_local=1, sigma=1, gamma=1, radius=1, gradient=1)
-    >>> sgd_full_bound(100, 1, 0, 0.1, 0.1, **shape)  # without delay, twice 1 / (0.1 * 100) + 0.1
+    >>> sgd_full_bound(100, 1, 0, Problem(), 0.1, 0.1)  # without delay, twice 1 / (0.1 * 100) + 0.1
     0.4
     """
     _check(rounds=rounds, clients=clients, eta=eta, local_eta=local_eta)
-    _check(gamma=gamma, radius=radius, gradient=gradient)
-    _check_from_zero(delay=delay, sigma=sigma)
-    size = _size(norm_global, norm_local, clients)
-    smooth = gamma * (gradient * delay) ** 2
+    _check_from_zero(delay=delay)
+    shared = problem.norm_global**2
+    own = problem.size(clients) - shared
+    moved = problem.gamma * (problem.gradient * delay) ** 2
     return float(
-        (norm_global**2 / eta + (size - norm_global**2) / local_eta) / (clients * rounds)
-        + (eta + local_eta) * sigma**2
-        + smooth * ((eta * clients) ** 2 + local_eta**2)
-        + radius * gradient * delay / rounds
+        (shared / eta + own / local_eta) / (clients * rounds)
+        + (eta + local_eta) * problem.sigma**2
+        + moved * ((eta * clients) ** 2 + local_eta**2)
+        + problem.reach * delay / rounds
     )
 
 
@@ -214,19 +220,7 @@ def erm_bound(
     )
 
 
-def bandit_bound(
-    rounds: int,
-    clients: int,
-    actions: int,
-    delay: float,
-    *,
-    norm_global: float,
-    norm_local: PerClient,
-    sigma: float,
-    gamma: float,
-    radius: float,
-    gradient: float,
-) -> float:
+def bandit_bound(rounds: int, clients: int, actions: int, delay: float, problem: Problem) -> float:
     """Theorem 3, of epsilon-greedy with FedRes.SGD, as Appendix D completes it.
 
         (K^4 W sigma^2 / (P T))^(1/5) + (K^6 gamma D^4 G^2)^(1/8) / T^(1/4)
@@ -234,24 +228,19 @@ def bandit_bound(
 
     Parameters
     ----------
-    rounds, clients, actions, delay
-        T, P, K and tau.
-    norm_global, norm_local, sigma, gamma, radius, gradient
-        As in `sgd_bound`.
+    rounds, clients, actions, delay, problem
+        T, P, K and tau, and all other constants.
 
     Examples
     --------
-    >>> shape = dict(norm_global=1, norm_local=1, sigma=1, gamma=1, radius=1, gradient=1)
-    >>> round(bandit_bound(10**10, 1, 1, 0, **shape), 5)  # 2^(1/5) / 100 + ...
+    >>> round(bandit_bound(10**10, 1, 1, 0, Problem()), 5)  # 2^(1/5) / 100 + ...
     0.01511
     """
-    _check(rounds=rounds, clients=clients, actions=actions, gamma=gamma)
-    _check(radius=radius, gradient=gradient)
-    _check_from_zero(delay=delay, sigma=sigma)
-    size = _size(norm_global, norm_local, clients)
-    smooth, reach = gamma * radius**4 * gradient**2, radius * gradient
+    _check(rounds=rounds, clients=clients, actions=actions)
+    _check_from_zero(delay=delay)
+    size, smooth, reach = problem.size(clients), problem.smooth, problem.reach
     return float(
-        (actions**4 * size * sigma**2 / (clients * rounds)) ** (1 / 5)
+        (actions**4 * size * problem.sigma**2 / (clients * rounds)) ** (1 / 5)
         + (actions**6 * smooth) ** (1 / 8) / rounds ** (1 / 4)
         + (actions * (smooth * delay**2) ** (1 / 6) + (actions**2 * reach) ** (1 / 3))
         / rounds ** (1 / 3)
@@ -259,18 +248,7 @@ def bandit_bound(
     )
 
 
-def explore_every(
-    rounds: int,
-    clients: int,
-    actions: int,
-    *,
-    norm_global: float,
-    norm_local: PerClient,
-    sigma: float,
-    gamma: float,
-    radius: float,
-    gradient: float,
-) -> int:
+def explore_every(rounds: int, clients: int, actions: int, problem: Problem) -> int:
     """B of Appendix D: explore once in so many rounds. The delay has no say in it.
 
         min{ (P T / (K^4 W sigma^2))^(1/5), T^(1/4) / (K^6 gamma D^4 G^2)^(1/8),
@@ -278,36 +256,22 @@ def explore_every(
 
     Parameters
     ----------
-    rounds, clients, actions
-        T, P and K.
-    norm_global, norm_local, sigma, gamma, radius, gradient
-        As in `sgd_bound`.
+    rounds, clients, actions, problem
+        T, P and K, and all other constants; sigma must not be 0.
 
     Examples
     --------
-    >>> shape = dict(norm_global=1, norm_local=1, sigma=1, gamma=1, radius=1, gradient=1)
-    >>> explore_every(10**10, 1, 1, **shape)  # 100 / 2^(1/5)
+    >>> explore_every(10**10, 1, 1, Problem())  # 100 / 2^(1/5)
     87
     """
-    _check(rounds=rounds, clients=clients, actions=actions, sigma=sigma, gamma=gamma)
-    _check(radius=radius, gradient=gradient)
-    size = _size(norm_global, norm_local, clients)
-    smooth, reach = gamma * radius**4 * gradient**2, radius * gradient
+    _check(rounds=rounds, clients=clients, actions=actions, sigma=problem.sigma)
+    variance = problem.size(clients) * problem.sigma**2
     period = min(
-        (clients * rounds / (actions**4 * size * sigma**2)) ** (1 / 5),
-        rounds ** (1 / 4) / (actions**6 * smooth) ** (1 / 8),
-        (rounds / (actions**2 * reach)) ** (1 / 3),
+        (clients * rounds / (actions**4 * variance)) ** (1 / 5),
+        rounds ** (1 / 4) / (actions**6 * problem.smooth) ** (1 / 8),
+        (rounds / (actions**2 * problem.reach)) ** (1 / 3),
     )
     return max(1, round(float(period)))
-
-
-def _size(norm_global: float, norm_local: PerClient, clients: int) -> float:
-    _check_from_zero(norm_global=norm_global)
-    local = _per_client("norm_local", norm_local, clients)
-    size = norm_global**2 + float((local**2).sum())
-    if size == 0:
-        raise ValueError("norm_global and norm_local are all 0: give a best pair other than zero")
-    return size
 
 
 def _per_client(name: str, values: PerClient, clients: int) -> np.ndarray:

@@ -16,7 +16,7 @@ from fedres.flower.app_labels import targets
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.checks import RefusedError
 from fedres.flower.jury import Jury
-from fedres.flower.member import Member
+from fedres.flower.members import Member
 from fedres.flower.row_by_row import apply_rows
 
 

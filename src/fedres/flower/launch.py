@@ -86,7 +86,8 @@ def _watch(flwr: Flwr, run: str, folder: Path, before: float, console: Console) 
                 alive = asked
                 if status.startswith("finished") and not (_facts(folder) or {}).get("reason"):
                     words = " ".join(flwr.log(run).split())
-                    raise ValueError(f"the run ended early ({status}): {words[-600:]}")
+                    then = "; --resume goes on with it" if holds_run(folder) else ""
+                    raise ValueError(f"the run ended early ({status}){then}: {words[-600:]}")
 
 
 def _facts(folder: Path) -> dict[str, Any] | None:

@@ -19,13 +19,12 @@ from fedres.flower.app_settings import AppSettings
 from fedres.flower.checks import RefusedError, checked
 from fedres.flower.global_side import GlobalSide
 from fedres.flower.log import LOG
-from fedres.flower.member import Member
+from fedres.flower.members import Member, Members, Node
 from fedres.flower.progress import Progress
 from fedres.flower.run_folder import Checkpoint, holds_run
 from fedres.flower.wire import Reply, Sent, Task
 
 IN_FLIGHT = 2  # messages a node: it has the next one at hand when it is done with one
-FIRST_REST, LONGEST_REST = 5.0, 300.0  # seconds without a task after a fault, and after many
 DONE_REST = 300.0  # seconds until a client that had no more rows is asked again
 FORGOTTEN = 0.1  # of a refusal, for every upload used
 FARTHEST = 10_000  # how far ahead of the confirmed uploads a client's counter may be
@@ -36,13 +35,6 @@ class TaskUnderWay(NamedTuple):
 
     node: int
     size: int
-
-
-class Rest(NamedTuple):
-    """Of a node with faults: how many there were in a row, and when it is asked again."""
-
-    faults: int
-    until: float
 
 
 class ServerState:
@@ -60,22 +52,15 @@ class ServerState:
         self.session = uuid.uuid4().hex
         self._started = new_epoch()
         self.progress, self.before = Progress(), 0.0
-        self.members: dict[str, Member] = {}
+        self.members = Members(settings.bind_names)
         self.strangers: Counter[str] = Counter()
         self.reason, self._finished = "", False
         self.flights: dict[str, TaskUnderWay] = {}
-        self._names: dict[int, str] = {}
-        self._online: set[int] = set()
-        self._bad_nodes: Counter[int] = Counter()
         self._news: dict[int, dict[str, Any]] = {}
-        self._changed: set[str] = set()
         self._obeyed = 0  # the newest order carried out
-        # Members who are not ignored: those with rows to come, and those without.
-        self._working: set[str] = set()
-        self._done: set[str] = set()
-        self._resting: dict[int, Rest] = {}
-        self._ask_again: dict[int, float] = {}  # when, of nodes without more rows
-        self._present: dict[str, float] = {}  # when the node of a member was there last
+        self._nodes = defaultdict(lambda: Node(clock()))
+        self._newest: dict[str, float] = {}  # when something new of a member came last
+        self._seen = clock()  # when anybody was there last
         self._alive = 1
         self._dirty = True
         if settings.resume != holds_run(folder):
@@ -111,7 +96,7 @@ class ServerState:
         self._obey()
         self.save()
         online = list(nodes)
-        self._online = set(online)
+        self.members.online = set(online)
         self.keep_only(online)
         under_way = defaultdict(list)
         for sent, flight in self.flights.items():
@@ -120,125 +105,99 @@ class ServerState:
         new = []
         self._alive = 0
         for node in online:
-            name = self._names.get(node, "")
-            member = self.members.get(name)
-            rest = self._resting.get(node)
-            if rest is None:
-                self._present[name] = self.clock()
-            elif self.clock() < rest.until and not last:
-                continue
-            if self._bad_nodes[node] >= self.settings.refusals or (member and member.ignored):
-                continue
-            if not (member and member.done):
-                self._alive += 1
-            elif not last and (under_way[node] or self.clock() < self._ask_again.get(node, 0.0)):
-                continue
-            else:  # its table may have grown
-                self._ask_again[node] = self.clock() + DONE_REST
+            member, waiting = self._member(node), under_way[node]
             have, also = (member.confirmed, tuple(member.beyond)) if member else (0, ())
-            waiting = under_way[node]
-            wanted = 1 if last or (member and member.done) else IN_FLIGHT - len(waiting)
-            for _ in range(wanted):
+            for _ in range(self._wanted(node, member, len(waiting), last)):
                 token = uuid.uuid4().hex
                 order = (have, also, tuple(waiting), self._started, last)
-                task = Task(self.session, token, model, *order)
-                self.flights[task.task] = TaskUnderWay(node, len(model))
-                waiting.append(task.task)
-                new.append((node, task))
+                self.flights[token] = TaskUnderWay(node, len(model))
+                waiting.append(token)
+                new.append((node, Task(self.session, token, model, *order)))
         return new
+
+    def _member(self, node: int) -> Member | None:
+        return self.members.get(self.members.name_of.get(node, ""))
+
+    def _wanted(self, node: int, member: Member | None, waiting: int, last: bool) -> int:
+        """How many tasks to send to a node that is there."""
+        now, here = self.clock(), self._nodes[node]
+        if (now < here.rests_until and not last) or (member and member.ignored):
+            return 0
+        if not here.faults:
+            self._seen = now
+        if member is None or not member.done:
+            self._alive += 1
+            return 1 if last else IN_FLIGHT - waiting
+        if not last and (waiting or now < here.ask_again):
+            return 0
+        here.ask_again = now + DONE_REST  # its table may have grown
+        return 1
 
     def keep_only(self, nodes: Iterable[int]) -> None:
         """Wait no more for nodes that are gone; what they did, they will send again."""
         online = set(nodes)
         for task in [task for task, flight in self.flights.items() if flight.node not in online]:
-            del self.flights[task]
+            self.lost(task)
 
-    def lost(self, task: str) -> None:
-        """A task that no reply will come to; what it did is asked for again."""
-        self.flights.pop(task, None)
+    def lost(self, task: str) -> TaskUnderWay | None:
+        """A task that no reply will come to, or has; what it did is asked for again."""
+        flight = self.flights.pop(task, None)
+        if flight is not None:
+            self._nodes[flight.node].room += 1
+        return flight
 
     def failed(self, task: str) -> None:
         """A task that the node's process died of: what it did is asked for again, but not soon."""
-        flight = self.flights.pop(task, None)
-        if flight is not None:
+        if flight := self.lost(task):
             self._fault(flight.node, "it died")
 
     def _fault(self, node: int, kind: str) -> None:
         """Leave a node with a fault of its own in peace, each time for longer."""
-        faults = self._resting[node].faults + 1 if node in self._resting else 1
-        seconds = min(FIRST_REST * 2 ** min(faults - 1, 20), LONGEST_REST)
-        self._resting[node] = Rest(faults, self.clock() + seconds)
-        client = self._names.get(node)
+        seconds = self._nodes[node].fault(self.clock())
+        client = self.members.name_of.get(node)
         LOG.warning("fedres: %s: %s; asked again in %.0f s", client or "a node", kind, seconds)
         if client in self.members:
-            member = self.members[client]
-            member.faults[kind] = member.faults.get(kind, 0) + 1
-            self._note_change(client, member)
+            self.members[client].fault(kind)
+            self.members.note_change(client)
 
     def receive(self, task: str, head: Any, body: Any) -> None:
         """Take in a reply to a task, if it is worth it."""
-        flight = self.flights.pop(task, None)
+        flight = self.lost(task)
         if flight is None:
             return
         self._dirty = True
         try:
             reply = Reply.unpack(head, body)
-            member = self._named(reply.client, flight.node)
+            member = self.members.claim(reply.client, flight.node)
         except ValueError as error:
+            # It may be a mistake that somebody mends, and a node without a key that was restarted
+            # has its name again when Flower gives the old one up: nobody is banned for it.
             self.strangers[str(error)] += 1
-            if isinstance(error, RefusedError) and not self.settings.bind_names:
-                # A node without a key that was restarted: Flower gives the old one up in a minute.
-                self._fault(flight.node, str(error))
-            else:
-                self._bad_nodes[flight.node] += 1
+            self._fault(flight.node, str(error))
             return
         if member.ignored:
             return
         member.last_seen = time.time()
         member.bytes_down += flight.size
         member.done = reply.done and not reply.sent
-        if member.done:
-            self._ask_again.setdefault(flight.node, self.clock() + DONE_REST)
-        else:
-            self._ask_again.pop(flight.node, None)
+        here = self._nodes[flight.node]
+        here.ask_again = (here.ask_again or self.clock() + DONE_REST) if member.done else 0.0
+        self._newest.setdefault(reply.client, self.clock())
         member.begin_at(reply.first)
         if reply.error:
             self._fault(flight.node, reply.error)
         else:
-            self._resting.pop(flight.node, None)
+            here.recover()
         for sent in reply.sent:
-            if member.ignored:
+            # What is more than tasks can have made is left, and would be sent again.
+            if member.ignored or not here.room:
                 break
             self._take(reply.client, member, sent)
-        self._note_change(reply.client, member)
+        self._note_change(reply.client)
 
-    def _named(self, client: str, node: int) -> Member:
-        """The member of that name, if it is this node's."""
-        if self._names.get(node, client) != client:
-            raise RefusedError("changed its name")
-        member = self.members.setdefault(client, Member())
-        if member.node != node:
-            gone = member.node not in self._online and not self.settings.bind_names
-            if member.node is not None and not gone:
-                LOG.warning(
-                    "fedres: node %d says that it is %s, which is the name of node %d: it is "
-                    "refused. If it took that one's place, `fedres flower forgive` frees the name",
-                    node, client, member.node,
-                )  # fmt: skip
-                raise RefusedError("name of another node")
-            LOG.info("fedres: %s is node %d from now on", client, node)
-            self._names.pop(member.node, None)  # type: ignore[arg-type]
-            member.node = node
-        self._names[node] = client
-        return member
-
-    def _note_change(self, client: str, member: Member) -> None:
-        self._changed.add(client)
-        self._working.discard(client)
-        self._done.discard(client)
-        if not member.ignored:
-            (self._done if member.done else self._working).add(client)
-        else:
+    def _note_change(self, client: str) -> None:
+        self.members.note_change(client)
+        if self.members[client].ignored:
             self._side.forget(client)
 
     def _take(self, client: str, member: Member, sent: Sent) -> None:
@@ -248,6 +207,8 @@ class ServerState:
         if sent.number > member.confirmed + FARTHEST:
             self._refuse(client, member, "counter too far ahead")
             return
+        self._nodes[member.node or 0].room -= 1
+        self._newest[client] = self.clock()
         # A refused upload is noted too, or the client would send it for ever.
         member.note(sent.number)
         member.bytes_up += len(sent.upload)
@@ -292,35 +253,41 @@ class ServerState:
         }
 
     def _refuse(self, client: str, member: Member, reason: str) -> None:
-        member.refused[reason] = member.refused.get(reason, 0) + 1
-        member.strikes += 1
-        member.ignored |= member.strikes >= self.settings.refusals
+        member.refuse(reason, self.settings.refusals)
         LOG.warning("fedres: an upload of %s is refused: %s", client, reason)
         if member.ignored:
             LOG.warning("fedres: %s is ignored from now on, see `fedres flower forgive`", client)
 
     def finished(self) -> str | None:
         """Why to stop, or None."""
-        settings, progress = self.settings, self.progress
-        if settings.rounds and progress.rounds >= settings.rounds:
-            return "rounds"
-        if settings.seconds and self.seconds >= settings.seconds:
-            return "seconds"
-        if settings.patience and progress.rounds - progress.best_round >= settings.patience:
-            return "no improvement"
-        if self._done and not self._working:
-            return "no more rows"
-        if self._working and all(map(self._absent, self._working)):
-            return "no more rows of those who are there" if self._done else "everyone is absent"
-        return None
+        settings, progress, members = self.settings, self.progress, self.members
+        gone = bool(members.working) and all(map(self._absent, members.working))
+        stops = {
+            "rounds": settings.rounds and progress.rounds >= settings.rounds,
+            "seconds": settings.seconds and self.seconds >= settings.seconds,
+            "no improvement": settings.patience
+            and progress.rounds - progress.best_round >= settings.patience,
+            "no more rows": members.done
+            and not (members.working or any(map(self._new, members.online))),
+            "no more rows of those who are there": members.done and gone,
+            "everyone is absent": gone and self._long_ago(self._seen),
+        }
+        return next((reason for reason, true in stops.items() if true), None)
+
+    def _new(self, node: int) -> bool:
+        """Whether a node was asked for the first time and has not answered yet."""
+        here, known = self._nodes[node], node in self.members.name_of
+        return not (known or here.faults or self._long_ago(here.first_asked))
 
     def _absent(self, client: str) -> bool:
-        last = self._present.get(client, self._began)
-        return self.clock() - last > self.settings.absent_after
+        return self._long_ago(self._newest.get(client, self._began))
+
+    def _long_ago(self, when: float) -> bool:
+        return self.clock() - when > self.settings.absent_after
 
     def absent(self) -> list[str]:
-        """Clients with rows to come who are not there and are not waited for."""
-        return sorted(filter(self._absent, self._working))
+        """Clients with rows to come of whom nothing came, and who are not waited for."""
+        return sorted(filter(self._absent, self.members.working))
 
     def _obey(self) -> None:
         """Carry out what `fedres flower forgive` and `remove` have asked for."""
@@ -332,11 +299,12 @@ class ServerState:
             member.ignored = order.what == "remove"
             if order.what == "forgive":
                 member.strikes = 0.0
-                self._names.pop(member.node, None)  # type: ignore[arg-type]
-                self._resting.pop(member.node, None)  # type: ignore[arg-type]
-                member.node = None
+                self.members.free(member)
+                # Nodes that were refused this name are asked again at once, too.
+                for node in set(self._nodes) - set(self.members.name_of):
+                    self._nodes[node].recover()
             LOG.info("fedres: %s: %s", order.client, order.what)
-            self._note_change(order.client, member)
+            self._note_change(order.client)
 
     def finish(self) -> None:
         """Close the run: from now on its folder is complete."""
@@ -360,13 +328,14 @@ class ServerState:
         self._checkpoint.save(
             {**facts, **self._side.facts()},
             self._side.arrays(),
-            {name: asdict(self.members[name]) for name in self._changed},
+            {name: asdict(self.members[name]) for name in self.members.changed},
             self._news,
             obeyed=self._obeyed,
             **self._side.news(),
         )
         self._side.saved()
-        self._news, self._changed, self._dirty = {}, set(), False
+        self._news, self._dirty = {}, False
+        self.members.changed.clear()
 
     def _load(self) -> None:
         facts, arrays, old, rows = self._checkpoint.load()
@@ -374,9 +343,4 @@ class ServerState:
         self.session, self.before = facts["session"], facts["seconds"]
         self.progress = Progress(facts["rounds"], *facts["best"])
         self.strangers = Counter(facts["strangers"])
-        for name, values in facts["members"].items():
-            self.members[name] = member = Member(**{**values, "done": False})  # tables grow
-            if member.node is not None:
-                self._names[member.node] = name
-            self._note_change(name, member)
-        self._changed.clear()
+        self.members.load(facts["members"])

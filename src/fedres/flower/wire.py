@@ -101,6 +101,7 @@ class Reply:
             fine = isinstance(client, str) and isinstance(done, bool)
             fine &= type(first) is int and 0 <= first < LARGEST_NUMBER
             fine &= isinstance(error, str) and (not error or error.isidentifier())
+            fine &= len(error) <= LONGEST_NAME
             sent, at = [], 0
             for number, loss, size, right in values["sent"]:
                 if type(number) is not int or type(size) is not int or size < 1 or number < 0:

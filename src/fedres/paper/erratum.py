@@ -4,11 +4,11 @@ Appendix B proves a bound for any eta and eta_i, then sets both to one value and
 bound. The ratio of the first to the second shows what that step loses as clients join.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedres.core.theory import sgd_bound, sgd_full_bound, sgd_step_size
+from fedres.core.theory import Problem, sgd_bound, sgd_full_bound, sgd_step_size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,14 +16,7 @@ if TYPE_CHECKING:
 CLIENTS = (1, 5, 50, 500)
 ROUNDS, DELAY = 10_000, 100
 # All constants 1, and models as large as the ball allows: W = (P + 1) D^2.
-SHAPE: dict[str, Any] = {
-    "norm_global": 1.0,
-    "norm_local": 1.0,
-    "sigma": 1.0,
-    "gamma": 1.0,
-    "radius": 1.0,
-    "gradient": 1.0,
-}
+PROBLEM = Problem()
 
 
 def paper_step_size(rounds: int, clients: int, delay: int) -> float:
@@ -56,17 +49,17 @@ def bound_ratios() -> "pd.DataFrame":
     rows = []
     for clients in CLIENTS:
         run = (ROUNDS, clients, DELAY)
-        one, pair = paper_step_size(*run), sgd_step_size(*run, **SHAPE)
-        stated = sgd_bound(*run, **SHAPE)
+        one, pair = paper_step_size(*run), sgd_step_size(*run, PROBLEM)
+        stated = sgd_bound(*run, PROBLEM)
         rows.append(
             {
                 "clients": clients,
                 "stated": stated,
                 "eta, one": one,
-                "one step size": sgd_full_bound(*run, one, one, **SHAPE) / stated,
+                "one step size": sgd_full_bound(*run, PROBLEM, one, one) / stated,
                 "eta": pair.eta,
                 "eta_i": pair.local_eta,
-                "the pair": sgd_full_bound(*run, *pair, **SHAPE) / stated,
+                "the pair": sgd_full_bound(*run, PROBLEM, *pair) / stated,
             }
         )
     return pd.DataFrame(rows)

@@ -21,6 +21,7 @@ CODINGS: tuple[Coding, ...] = get_args(Coding)
 LATE: tuple[Late, ...] = get_args(Late)
 FORMS: dict[Late, str] = {"examples": "late", "gradients": "gradients", "arrival": "arrival"}
 VW_DEFAULT_ETA = 10.0
+READING_SEEDS_FROM = 20_000  # of the figure: no step is tuned on them
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,11 @@ READINGS = {
         ),
     )
 }
-READING_SEEDS_FROM = 20_000  # of the figure: no step is tuned on them
+
+
+def known_and(reading: Reading) -> list[Reading]:
+    """All that have a name, and this one if it is none of them."""
+    return list({one.name: one for one in (*READINGS.values(), reading)}.values())
 
 
 def find_reading(name: str, **changes: Any) -> Reading:

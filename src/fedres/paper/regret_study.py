@@ -8,10 +8,11 @@ grid on seeds that are not drawn: Theorem 2's own, with bounds for constants, is
 one at any T that can be run.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
-from typing import TYPE_CHECKING
+from itertools import chain, product
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -50,6 +51,22 @@ class Point:
     batch: int = 1
     alignment: Alignment = "aligned"
 
+    def run(self, seed: int, eta: float) -> "tuple[Samples, Play]":
+        """What is run there."""
+        return (self.clients, self.rounds, seed), Play(self.delay, self.batch, self.alignment, eta)
+
+
+Samples = tuple[int, int, int]  # clients, rounds and seed
+
+
+class Play(NamedTuple):
+    """How a run goes about its samples."""
+
+    delay: int
+    batch: int
+    alignment: Alignment
+    eta: float
+
 
 POINTS = (
     *(Point("delay", rounds, delay=tau) for rounds in ROUNDS for tau in DELAYS),
@@ -86,22 +103,28 @@ def synthetic(clients: int, rounds: int, seed: int) -> Federation:
     return Federation.from_arrays(x, z, y, owner)
 
 
-def measure(job: tuple[Point, int, float]) -> float:
-    """The average regret at the end of a run: of a point, a seed, a step size."""
-    point, seed, eta = job
-    run = simulate(
-        synthetic(point.clients, point.rounds, seed),
-        "fedres",
-        rounds=point.rounds,
-        delay=point.delay,
-        alignment=point.alignment,
-        step=Sgd(eta),
-        batch=point.batch,
-        radius=RADIUS,
-        constant=False,
-        shuffle=False,
+def measure(job: tuple[Samples, tuple[Play, ...]]) -> list[float]:
+    """The average regret at the end of runs on the same samples."""
+    samples, plays = job
+    federation = synthetic(*samples)
+    runs = (
+        simulate(
+            federation,
+            "fedres",
+            rounds=samples[1],
+            delay=play.delay,
+            alignment=play.alignment,
+            step=Sgd(play.eta),
+            batch=play.batch,
+            radius=RADIUS,
+            constant=False,
+            shuffle=False,
+        )
+        for play in plays
     )
-    return float(run.regret()[-1])
+    first = next(runs)
+    best = first.loss - float(first.regret()[-1])  # samples alone decide what the best pair loses
+    return [run.loss - best for run in chain([first], runs)]
 
 
 def regret(
@@ -116,26 +139,35 @@ def regret(
 
     store = store or RunStore(None)
 
-    def all_of(jobs: list[tuple[Point, int, float]], what: str) -> list[float]:
-        return store.map(measure, jobs, n_jobs, what if progress else None)
+    def all_of(wanted: list[tuple[Point, float]], seeds: Sequence[int], what: str) -> pd.DataFrame:
+        jobs: dict[Samples, dict[Play, None]] = defaultdict(dict)
+        for (point, eta), seed in product(wanted, seeds):
+            samples, play = point.run(seed, eta)
+            jobs[samples][play] = None
+        todo = [(samples, tuple(jobs[samples])) for samples in sorted(jobs, key=_longest_first)]
+        done = store.map(measure, todo, n_jobs, what if progress else None)
+        found = {
+            (samples, play): value
+            for (samples, plays), values in zip(todo, done, strict=True)
+            for play, value in zip(plays, values, strict=True)
+        }
+        return pd.DataFrame(
+            [
+                vars(point) | {"seed": seed, "eta": eta, "regret": found[point.run(seed, eta)]}
+                for (point, eta), seed in product(wanted, seeds)
+            ]
+        )
 
     grid = [
         (point, float(factor * 2 * point.batch / np.sqrt(point.rounds)))
         for point in points
         for factor in GRID
     ]
-    jobs = [(point, seed, eta) for point, eta in grid for seed in TUNING_SEEDS]
-    scores = np.reshape(all_of(jobs, "regret: tuning"), (len(points), len(GRID), -1)).mean(axis=2)
+    tried = all_of(grid, TUNING_SEEDS, "regret: tuning").regret.to_numpy()
+    scores = tried.reshape(len(points), len(GRID), -1).mean(axis=2)
     best = np.nan_to_num(scores, nan=np.inf).argmin(axis=1)
     chosen = [grid[i * len(GRID) + k] for i, k in enumerate(best)]
-    jobs = [(point, seed, eta) for point, eta in chosen for seed in range(min(seeds, MOST_SEEDS))]
-    found = all_of(jobs, "regret: measuring")
-    return pd.DataFrame(
-        [
-            vars(point) | {"seed": seed, "eta": eta, "regret": value}
-            for (point, seed, eta), value in zip(jobs, found, strict=True)
-        ]
-    )
+    return all_of(chosen, range(min(seeds, MOST_SEEDS)), "regret: measuring")
 
 
 def slope(table: "pd.DataFrame", x: str) -> Interval:
@@ -157,6 +189,10 @@ def slope(table: "pd.DataFrame", x: str) -> Interval:
 def amortised(clients: F64) -> F64:
     """How Theorem 2's leading term depends on P: sqrt((||w^g||^2 + P ||w_i||^2) / P)."""
     return np.sqrt((NORM_GLOBAL**2 + clients * NORM_LOCAL**2) / clients)
+
+
+def _longest_first(samples: Samples) -> int:
+    return -samples[0] * samples[1]
 
 
 def _unit(rng: np.random.Generator, n: int) -> F64:

@@ -21,7 +21,7 @@ from fedres.paper.protocol import (
     forms,
     possible_clients,
 )
-from fedres.paper.readings import READINGS, Reading, find_reading
+from fedres.paper.readings import Reading, find_reading, known_and
 from fedres.paper.regret_study import regret
 from fedres.paper.rulings import Claim
 from fedres.paper.tuning import tune, tune_adaptive
@@ -77,6 +77,15 @@ class Reproduction:
     missing: dict[tuple[str, str], str]  # why a reading cannot be run on a set
     studies: "dict[str, pd.DataFrame]"  # tables of the figures that are no sweeps
     cost: Meter  # of what was computed anew
+
+    @property
+    def readings(self) -> list[Reading]:
+        """Those that the figure of readings compares."""
+        return known_and(self.reading)
+
+    def title_of(self, name: str) -> str:
+        """A set as figures and tables name it."""
+        return f"{name} (sample)" if name in self.notes else name
 
 
 def sets_here() -> list[str]:
@@ -150,17 +159,16 @@ def reproduce(
             for name in names
             for pair in cases(figure, name, sizes[name], many[name], seeds, reading)
         ]
-    readings = list({one.name: one for one in (*READINGS.values(), reading)}.values())
     etas: dict[tuple[str, str], dict[str, float]] = {}
     missing: dict[tuple[str, str], str] = {}
     if "readings" in with_data:
-        for one in readings:
+        for one in known_and(reading):
             reasons = {name: one.missing(name) for name in names}
             missing |= {(one.name, name): reason for name, reason in reasons.items() if reason}
             here = [name for name, reason in reasons.items() if not reason]
             chosen = tune_adaptive(here, many, run, one)
             etas |= {(one.name, name): chosen[name] for name in here}
-        tagged += cases_of_readings(readings, many, etas, seeds)
+        tagged += cases_of_readings(known_and(reading), many, etas, seeds)
     table = pd.DataFrame()
     if tagged:
         table = run([case for _, case in tagged], "running the figures")

@@ -10,7 +10,6 @@ from matplotlib.lines import Line2D
 
 from fedres.paper.claims import TYPE_1, TYPE_2
 from fedres.paper.protocol import SCHEMES
-from fedres.paper.readings import READINGS
 from fedres.paper.reproduction import Reproduction
 from fedres.paper.rulings import Claim
 from fedres.report.plots import styled
@@ -77,7 +76,7 @@ def readings_figure(result: Reproduction) -> tuple[Figure, "pd.DataFrame"]:
     import pandas as pd
 
     found = reading_differences(result)
-    names = list(dict.fromkeys([*READINGS, result.reading.name]))
+    names = [reading.name for reading in result.readings]
     columns = sorted(result.data, key=lambda name: (name in TYPE_1, name not in TYPE_2))
     figure = Figure(
         figsize=(2.6 + 1.15 * len(columns), 1.8 + 1.14 * len(names)), layout="constrained"
@@ -85,8 +84,8 @@ def readings_figure(result: Reproduction) -> tuple[Figure, "pd.DataFrame"]:
     for axes, (title, (cells, most)) in zip(figure.subplots(3, 1), found.items(), strict=True):
         _cells(axes, names, columns, cells, most)
         axes.set_title(title, loc="left")
-        labels = [name + (" (sample)" if name in result.notes else "") for name in columns]
-        axes.set_xticks(range(len(columns)), [fill(label, 12) for label in labels])
+        labels = [fill(result.title_of(name), 12) for name in columns]
+        axes.set_xticks(range(len(columns)), labels)
     says = ["\n(paper: +)" if name in TYPE_1 else "\n(paper: -)" for name in columns]
     shown = [
         name + (say if name in (*TYPE_1, *TYPE_2) else "")

@@ -46,22 +46,28 @@ def comparison_rows(result: SimulatedComparison) -> list[list[str]]:
 
 def print_claims(result: Reproduction) -> None:
     """Print the verdict on every claim, for each form of FedRes."""
-    rows = [
-        (
-            claims[0].section,
-            claims[0].statement + (f" ({claims[0].sets})" if claims[0].sets else ""),
-            *(_coloured(claim.verdict) for claim in claims),
-        )
-        for claims in zip(*result.claims.values(), strict=True)
-    ]
+    rows = claim_rows(result)
     console = Console(highlight=False)
     if rows:
         columns = ("section", "claim", *result.claims)
-        table = terminal_table(columns, rows, columns, title="Claims of the paper")
+        coloured = [(*row[:2], *map(_coloured, row[2:])) for row in rows]
+        table = terminal_table(columns, coloured, columns, title="Claims of the paper")
         table.columns[1].no_wrap = False
         console.print(table)
     if result.data:
         console.print(f"{result.cost}.")
+
+
+def claim_rows(result: Reproduction) -> list[tuple[str, ...]]:
+    """Every claim: its section, itself, and the verdict on each form of FedRes."""
+    return [
+        (
+            claims[0].section,
+            claims[0].statement + (f" ({claims[0].sets})" if claims[0].sets else ""),
+            *(claim.verdict for claim in claims),
+        )
+        for claims in zip(*result.claims.values(), strict=True)
+    ]
 
 
 def _coloured(verdict: str) -> str:

@@ -22,6 +22,7 @@ STYLE: dict[Any, Any] = {
     "grid.alpha": 0.25,
     "legend.frameon": False,
     "svg.hashsalt": "fedres",
+    "text.parse_math": False,  # names of clients and columns are texts, whatever is in them
 }
 styled = mpl.rc_context(STYLE)  # for functions that draw or save: the user's own style stays
 
@@ -52,6 +53,7 @@ def loss_plot(result: SimulatedComparison) -> Figure:
         rounds = np.arange(1, len(mean) + 1)
         draw_band(axes, rounds, mean, half, COLOURS[method], label=NAMES[method], lw=1.8)
     axes.set(xscale="log", xlabel="round (samples seen by each client)")
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set(ylabel="average squared loss so far")
     axes.set(title="Progressive loss, with 95% bands over seeds")
     axes.legend()
@@ -70,7 +72,7 @@ def clients_plot(result: SimulatedComparison) -> Figure:
         hurt = result.worse_off(method)
         label = f"{NAMES[method]}: {hurt:.0%} worse off"
         axes.plot(excess, 100 * share, color=COLOURS[method], lw=1.8, label=label)
-    axes.set_xlim(-60, 100)
+    axes.set_xlim(-100, 100)
     title = f"Clients hurt: over {MARGIN:.0%} more loss than alone (shaded)"
     axes.set(title=title, xlabel="progressive loss over that of Independent (% more)")
     axes.set(ylabel="clients with at most that (%), all seeds")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from math import ceil
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
@@ -105,8 +106,8 @@ def _by_set(result: Reproduction, numbers: "pd.DataFrame", title: str) -> Figure
         for at, name in enumerate(result.data):
             mine = numbers[numbers.data == name]
             clients = mine.clients.min() if few else mine.clients.max()
-            other = "" if clients == usual else f"\nP = {clients}"
-            labels.append(name + _star(result, name) + other)
+            other = "" if clients == usual else f", P = {clients}"
+            labels.append(fill(result.title_of(name) + other, 16))
             for k, scheme in enumerate(schemes):
                 row = mine[(mine.clients == clients) & (mine.scheme == scheme)][:1]
                 x = [at + 0.16 * (k - (len(schemes) - 1) / 2)] * len(row)
@@ -119,10 +120,6 @@ def _by_set(result: Reproduction, numbers: "pd.DataFrame", title: str) -> Figure
     _legend(figure, schemes)
     figure.suptitle(f"{title} (95% intervals over {result.seeds} seeds)", fontweight="bold")
     return figure
-
-
-def _star(result: Reproduction, name: str) -> str:
-    return " (sample)" if name in result.notes else ""
 
 
 def _newcomers(result: Reproduction, numbers: "pd.DataFrame", title: str) -> Figure:
@@ -139,7 +136,7 @@ def _newcomers(result: Reproduction, numbers: "pd.DataFrame", title: str) -> Fig
             part = numbers[(numbers.data == name) & (numbers.line == line)]
             drawn = {"ls": look.get("linestyle", "-"), "lw": 1.5, "label": JOINING[line]}
             draw_band(axes, part.samples, part.accuracy, part.half, look["color"], 0.18, **drawn)
-        axes.set(xlabel="samples since joining", title=name + _star(result, name))
+        axes.set(xlabel="samples since joining", title=result.title_of(name))
         axes.set(xscale="log", xticks=[1, 2, 5, 10, 20, 60])
         axes.set_xticklabels(["1", "2", "5", "10", "20", "60"])
         axes.minorticks_off()
@@ -178,7 +175,7 @@ def _panels(result: Reproduction, numbers: "pd.DataFrame", x: str, title: str) -
             axes.set_xscale("log", base=2)
             axes.set_xticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
         fixed = "" if x == "clients" else f", P = {mine.clients.max()}"
-        axes.set(xlabel=AXIS_LABELS[x], title=name + _star(result, name) + fixed)
+        axes.set(xlabel=AXIS_LABELS[x], title=result.title_of(name) + fixed)
         if axes in grid[:, 0]:
             axes.set_ylabel("test accuracy")
     _legend(figure, schemes)

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fedres.paper.protocol import BASELINES, CLIENTS, SCHEMES, forms
+from fedres.paper.protocol import CLIENTS, SCHEMES
 from fedres.paper.readings import READING_SEEDS_FROM, READINGS, VW_DEFAULT_ETA, Reading
 from fedres.paper.reproduction import Reproduction
 from fedres.paper.rulings import Ruling
@@ -16,7 +16,7 @@ from fedres.paper.tuning import TUNING_SEEDS
 from fedres.report.page import write_page
 from fedres.report.plots import styled, to_svg
 from fedres.report.reproduction_figures import draw
-from fedres.simulation.intervals import Interval, interval
+from fedres.report.reproduction_tables import markdown_tables, schemes_of, summary
 
 
 @styled
@@ -32,6 +32,8 @@ def write_reproduction(result: Reproduction, folder: Path) -> Path:
         numbers.to_csv(pictures / f"{name}.csv", index=False, float_format="%.6g")
         drawings.append({"name": name, "svg": Markup(svg)})
     (folder / "claims.json").write_text(json.dumps(claims_as_dicts(result), indent=2) + "\n")
+    tables = markdown_tables(result)
+    (folder / "tables.json").write_text(json.dumps(tables, indent=2) + "\n", encoding="utf-8")
 
     path = folder / "report.html"
     write_page(
@@ -39,13 +41,12 @@ def write_reproduction(result: Reproduction, folder: Path) -> Path:
         "reproduction.html",
         (),
         result=result,
-        rows=list(_summary(result)),
+        rows=list(summary(result)),
         schemes=SCHEMES,
-        columns=(*BASELINES, *forms(result.reading)),
+        columns=schemes_of(result),
         drawings=drawings,
         forms={form: SCHEMES[form].label for form in result.claims},
         counts={form: count_in_words(_verdicts(result, form)) for form in result.claims},
-        readings=list({one.name: one for one in (*READINGS.values(), result.reading)}.values()),
         again=_options(result.reading),
         redraws=_redraws(result),
         protocol={
@@ -61,21 +62,6 @@ def write_reproduction(result: Reproduction, folder: Path) -> Path:
 def claims_as_dicts(result: Reproduction) -> dict[str, list[dict[str, Any]]]:
     """Every claim, by form of FedRes, as plain values."""
     return {form: [asdict(claim) for claim in claims] for form, claims in result.claims.items()}
-
-
-def _summary(result: Reproduction) -> Any:
-    """Accuracy without delay at the most clients, a row a data set."""
-    for name in result.data if result.claims else ():
-        table = result.table
-        mine = table[(table.data == name) & (table.delay == 0) & (table.residual_bits == 32)]
-        mine = mine[mine.figure.isin(["overall", "delay", "clients"])]
-        mine = mine[mine.clients == result.many[name]].drop_duplicates(["scheme", "seed"])
-        cells: dict[str, Interval] = {
-            str(scheme): interval(part.accuracy) for scheme, part in mine.groupby("scheme")
-        }
-        if cells:
-            best = max(cells, key=lambda scheme: cells[scheme].mean)
-            yield {"data": name, "clients": result.many[name], "cells": cells, "best": best}
 
 
 def _verdicts(result: Reproduction, form: str) -> list[Ruling]:
@@ -103,19 +89,12 @@ def count_in_words(verdicts: Sequence[Ruling]) -> str:
 def _options(reading: Reading) -> str:
     """A reading as options of the command."""
     name = reading.name.split(",")[0]
-    base = READINGS[name]
-    changed = {
-        "labels": reading.labels if reading.labels != base.labels else None,
-        "step": reading.step if reading.step != base.step else None,
-        "scale": reading.scale if reading.scale != base.scale else None,
-        "late": reading.late if reading.late != base.late else None,
-    }
-    words = [f"--{key} {value}" for key, value in changed.items() if value is not None]
-    if reading.clip != base.clip:
-        words.append("--clip" if reading.clip else "--no-clip")
-    return "".join(
-        f" {word}" for word in ([f"--reading {name}"] if name != "library" else []) + words
-    )
+    words = [f"--reading {name}"] if name != "library" else []
+    for key, value in vars(reading).items():
+        if key == "name" or value == getattr(READINGS[name], key):
+            continue
+        words.append(f"--{key} {value}" if key != "clip" else "--clip" if value else "--no-clip")
+    return "".join(f" {word}" for word in words)
 
 
 def _redraws(result: Reproduction) -> dict[str, str]:

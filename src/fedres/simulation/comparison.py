@@ -77,8 +77,9 @@ class SimulatedComparison:
         for method, name in (("fedres", "FedRes"), ("mixture", "the mixture")):
             excess = self.excess_over_alone(method)  # type: ignore[arg-type]
             hurt = excess[excess > MARGIN]
+            many = f"{len(hurt) / excess.size:.1%} of clients" if len(hurt) else "no client"
             much = f" (half of these by over {np.median(hurt):.0%})" if len(hurt) else ""
-            parts.append(f"{len(hurt) / excess.size:.1%} of clients with {name}{much}")
+            parts.append(f"{many} with {name}{much}")
         return f"Over {MARGIN:.0%} more loss than alone: {', '.join(parts)}."
 
     def verdict(self) -> str:
@@ -87,7 +88,7 @@ class SimulatedComparison:
         for method in ("independent", "central"):
             gain = self.gain_over(method)
             relation = gain.in_words("beats", "loses to")
-            parts.append(f"{relation} {method} ({gain.times(100):+.1f} points)")
+            parts.append(f"{relation} {method.capitalize()} ({gain.times(100):+.1f} points)")
         losses = {method: self.score(method, "loss").mean for method in COMPARED}
         best = min(losses[method] for method in SGD_METHODS)
         change = losses["mixture"] / best - 1

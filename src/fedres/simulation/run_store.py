@@ -7,8 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedres.core.source import digest, digest_of_package
+from fedres.core.source import digest, digest_of_code
 from fedres.simulation.parallel import map_in_processes
+
+ROOMS = ("core", "simulation")  # on whose code a run depends, and on no other
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -70,7 +72,8 @@ class RunStore:
         """Call an importable function on each argument and return all results, in order.
 
         Each result, which JSON must be able to hold, is kept as soon as it is there; what the
-        store holds already is not computed again. An argument is known by its `repr`.
+        store holds already is not computed again. An argument is known by its `repr`, a function
+        by its name and the code of its room and of those below: not by how results are shown.
 
         Examples
         --------
@@ -79,7 +82,8 @@ class RunStore:
         ([1, 2], [2, 3])
         """
         name = f"{function.__module__}.{function.__qualname__}".encode()
-        keys = [digest(name, repr(one).encode(), digest_of_package().encode()) for one in arguments]
+        code = digest_of_code(*ROOMS, *function.__module__.split(".")[1:2]).encode()
+        keys = [digest(name, repr(one).encode(), code) for one in arguments]
         found = {key: row["value"] for key, row in self.get(set(keys)).items()}
         todo = {key: one for key, one in zip(keys, arguments, strict=True) if key not in found}
         calls = partial(_with_key, function)

@@ -1,8 +1,9 @@
 """Generated clients of the kind that FedRes is made for: little data each, alike and yet different.
 
-A shop wants to know which customers will buy. Of 24 things known about a customer 20 matter as much
-in every shop, and 4 in every shop otherwise: these weights are drawn anew for each. A customer buys
-(label 1) or not (-1) by the sign of the weighted features, with some noise.
+A shop wants to know which customers will buy. Of the 24 features of a customer 20 matter as much
+in every shop, and are global. The other 4, which a shop keeps to itself, matter in every shop
+otherwise: their weights are drawn anew for each. A customer buys (label 1) or not (-1) by the sign
+of the weighted features, with some noise.
 """
 
 from dataclasses import replace
@@ -18,7 +19,7 @@ DIFFERENCE, NOISE = 1.5, 1.7
 
 
 def generate_shops(clients: int, seed: int) -> Federation:
-    """Deal so many shops; all features are global, and local too.
+    """Deal so many shops.
 
     Examples
     --------
@@ -34,7 +35,8 @@ def generate_shops(clients: int, seed: int) -> Federation:
         shop = np.repeat(np.arange(clients), each)
         x = rng.normal(size=(len(shop), FEATURES)).astype(np.float32)
         draw = (x * weights[shop]).sum(axis=1) + NOISE * rng.normal(size=len(shop))
-        return x, x, np.where(draw > 0, 1, -1).astype(np.float32), shop
+        y = np.where(draw > 0, 1, -1).astype(np.float32)
+        return x[:, :-OWN], x[:, -OWN:], y, shop
 
     train, test = customers(SAMPLES), customers(TEST_SAMPLES)
     dealt = Federation.from_arrays(*train, test=test, name="shops")

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fedres.core.sgd import ALIGNMENTS, Alignment
-from fedres.core.source import digest, digest_of_package
+from fedres.core.source import digest, digest_of_code
 from fedres.core.steps import Adaptive, Sgd
 from fedres.simulation.dataset import Dataset
 from fedres.simulation.engine import simulate
 from fedres.simulation.parallel import map_in_processes, with_bar
-from fedres.simulation.run_store import RunStore
+from fedres.simulation.run_store import ROOMS, RunStore
 from fedres.simulation.scaling import Scale, scaled_data
 from fedres.simulation.settings import (
     METHODS,
@@ -94,7 +94,7 @@ class Case:
         """Its name in a store."""
         facts = json.dumps(vars(self.work()), sort_keys=True)
         numbers = fingerprint(self.data, self.scale)
-        return digest(facts.encode(), digest_of_package().encode(), numbers.encode())
+        return digest(facts.encode(), digest_of_code(*ROOMS).encode(), numbers.encode())
 
 
 def sweep(

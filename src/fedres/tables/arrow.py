@@ -5,6 +5,7 @@ model is solved by Cholesky, or by conjugate gradients where it is wide, and its
 by a root of its covariance, whole where it is narrow, otherwise drawn at random.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,9 +92,18 @@ class Arrow:
         Groups of weights.
     alive
         Which of them may have a variance; all if None. Columns of others are left out.
+    used
+        Which local columns vary within clients, where these rows are not all that tell.
     """
 
-    def __init__(self, shape: ModelShape, data: Encoded, groups: Groups, alive: Any = None) -> None:
+    def __init__(
+        self,
+        shape: ModelShape,
+        data: Encoded,
+        groups: Groups,
+        alive: Any = None,
+        used: I64 | None = None,
+    ) -> None:
         from fedres.core.compiled import compiled
 
         order = np.argsort(data.client, kind="stable")
@@ -103,7 +113,8 @@ class Arrow:
         if alive is not None and not alive.all():
             in_use = np.append(alive, True)[groups.of_global]  # the constant's group is -1
             x_global = only(x_global, np.flatnonzero(in_use))
-        used = varying(data.x_local, data.client, groups.of_local)
+        if used is None:
+            used = varying(data.x_local, data.client, groups.of_local)
         if alive is not None:
             used = used[alive[groups.of_local[used]]]
         size = 0 if shape.width_local is None else shape.width_local + 1
@@ -141,7 +152,7 @@ class Arrow:
         self.alive[groups.of_local[used]] = True
         if len(groups.of_local) and (np.bincount(client) > 1).any():
             self.alive[groups.of_local[-1]] = True
-        self.place = _places(groups.of_global)
+        self.place = places(groups.of_global)
 
     def weigh(self, weight: F64) -> None:
         """Take weights of rows, in the order of clients."""
@@ -157,23 +168,33 @@ class Arrow:
 
         Unless `again`, rows have to be weighed anew before other ridges are taken.
         """
+        self.eliminate(ridges, again)
+        self.ridge_global = shared_ridges(ridges, self.weight.sum(), self.groups)
+        self.inside = np.flatnonzero(self.place >= 0)
+        products = self.condensed()
+        self.factor = factorised(products, self.ridge_global, self.diagonal, self.inside)
+
+    def eliminate(self, ridges: F64, again: bool = False) -> None:
+        """Take the ridge of each group, as in `set_ridges`, and eliminate local models."""
         from fedres.core.compiled import compiled
 
-        free = FREE * self.weight.sum()
-        self.ridge_global = np.append(ridges, free)[self.groups.of_global]
         self.ridge_local = ridges[self.group_of_slot]
         self.blocks = np.empty_like(self.products) if again else self.products
         invert = compiled(invert_blocks, allocates=True)
         invert(self.rows, self.products, self.ridge_local, self.blocks)
-        inside = np.flatnonzero(self.place >= 0)
-        shared = np.zeros((len(inside), len(inside)))
-        mine, seen = np.full(len(inside), -1), np.zeros((self.widest, len(inside)))
-        if len(inside):
+
+    def condensed(self) -> F64:
+        """What these rows add to S, of those columns that have a place: its lower triangle."""
+        from fedres.core.compiled import compiled
+
+        inside = int((self.place >= 0).sum())
+        shared = np.zeros((inside, inside))
+        mine, seen = np.full(inside, -1), np.zeros((self.widest, inside))
+        if inside:
             run = compiled(condense, allocates=True)
             less = np.zeros_like(shared)
             run(self.rows, self.blocks, self.weight, self.place, shared, mine, seen, less)
-        shared[np.diag_indices_from(shared)] += self.ridge_global[inside]
-        self.inside, self.factor = inside, _factor(shared, self.diagonal[inside])
+        return shared
 
     def _squares(self, weight: F64) -> tuple[F64, F64]:
         """The sum over rows of weight times square, of each column and each slot."""
@@ -201,22 +222,12 @@ class Arrow:
 
     def solve(self, right: F64, begin: F64, close: float) -> F64:
         """S^-1 right, a column for each problem."""
-        if len(self.inside) == self.width:
-            return np.asarray(cho_solve(self.factor, right)) if self.width else right
-        rest = 1 / (self.diagonal + self.ridge_global)[:, None]
 
-        def prepare(x: F64) -> F64:
-            ready: F64 = rest * x
-            if len(self.inside):
-                ready[self.inside] = cho_solve(self.factor, x[self.inside])
-            return ready
+        def sent(x: F64) -> F64:
+            return self.sweep(np.zeros((0, 0)), x, np.zeros((self.slots, x.shape[1])))[0]
 
-        def times(x: F64) -> F64:
-            out, _ = self.sweep(np.zeros((0, 0)), x, np.zeros((self.slots, x.shape[1])))
-            return self.ridge_global[:, None] * x - out
-
-        solved: F64 = _conjugate_gradients(times, prepare, right, begin, close)
-        return solved
+        ridge, diagonal = self.ridge_global, self.diagonal
+        return solved(self.factor, self.inside, ridge, diagonal, sent, right, begin, close)
 
     def means(self, target: F64, begin: F64, close: float) -> tuple[F64, F64]:
         """The best global model and local models for targets, in the order of clients."""
@@ -312,6 +323,48 @@ class Arrow:
         return out
 
 
+def shared_ridges(ridges: F64, weight: float, groups: Groups) -> F64:
+    """The ridge of every global feature, given those of groups and the weight of all rows."""
+    return np.asarray(np.append(ridges, FREE * weight)[groups.of_global])
+
+
+def factorised(shared: F64, ridge: F64, diagonal: F64, inside: I64) -> Any:
+    """Cholesky's factor of S, of the columns inside, given what all rows add to it."""
+    shared[np.diag_indices_from(shared)] += ridge[inside]
+    return _factor(shared, diagonal[inside])
+
+
+def solved(
+    factor: Any,
+    inside: I64,
+    ridge: F64,
+    diagonal: F64,
+    sent: Callable[[F64], F64],
+    right: F64,
+    begin: F64,
+    close: float,
+) -> F64:
+    """S^-1 right, a column for each problem: by the factor, or where it is not whole by iteration.
+
+    `sent` is what all rows send up (`Arrow.sweep`) of no targets, given a global model.
+    """
+    if len(inside) == len(ridge):
+        return np.asarray(cho_solve(factor, right)) if len(ridge) else right
+    rest = 1 / (diagonal + ridge)[:, None]
+
+    def prepare(x: F64) -> F64:
+        ready: F64 = rest * x
+        if len(inside):
+            ready[inside] = cho_solve(factor, x[inside])
+        return ready
+
+    def times(x: F64) -> F64:
+        return ridge[:, None] * x - sent(x)
+
+    found: F64 = _conjugate_gradients(times, prepare, right, begin, close)
+    return found
+
+
 def _factor(shared: F64, size: F64) -> Any:
     """Cholesky's factor, with as little added to the diagonal as makes up for lost digits."""
     diagonal = np.diag_indices_from(shared)
@@ -324,7 +377,7 @@ def _factor(shared: F64, size: F64) -> Any:
     raise ArithmeticError("the columns are so alike that no digits are left to tell them apart")
 
 
-def _places(group: I64) -> I64:
+def places(group: I64) -> I64:
     """The place of each column among those that are factorised, -1 for the others."""
     if len(group) <= WIDEST_SOLVED:
         return np.arange(len(group))

@@ -1,7 +1,7 @@
 """Kinds of columns, and the features that their values become."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from hashlib import blake2b
@@ -9,6 +9,7 @@ from math import isfinite, isnan
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedres.core.types import F32, I64
 from fedres.tables.cell_values import (
@@ -63,7 +64,13 @@ class Number:
         if largest < np.finfo(np.float64).tiny:
             return cls(name, 0.0, 0.0, missing)
         units = known / largest
-        mean, deviation = float(units.mean()), float(units.std())
+        return cls.of_moments(name, largest, float(units.mean()), float(units.std()), missing)
+
+    @classmethod
+    def of_moments(
+        cls, name: str, largest: float, mean: float, deviation: float, missing: bool
+    ) -> "Number":
+        """From mean and standard deviation, both in units of the largest absolute value."""
         varies = deviation > 4 * np.finfo(np.float64).eps
         return cls(name, mean * largest, 1 / deviation / largest if varies else 0.0, missing)
 
@@ -87,6 +94,10 @@ class Number:
             z = np.where(absent, 0, (x - self.mean) * self.scale).astype(np.float32)
         if (bad := np.flatnonzero(~np.isfinite(z))).size:
             raise unfit(self.name, x[bad[0]], "too large", place_of(values, int(bad[0])))
+        return self.features_of_encoded(z, absent)
+
+    def features_of_encoded(self, z: F32, absent: NDArray[np.bool_]) -> Features:
+        """The features of values that are standardised already; of those absent, z is 0."""
         if not self.missing:
             return Features(np.broadcast_to(1, len(z)), np.broadcast_to(0, len(z)), z)
         counts = 1 + absent
@@ -314,7 +325,11 @@ def learn_categories(name: str, values: Values) -> OneHot | Hashed:
     codes, uniques = factorise(values)
     rows = [list(categories_in(value)) for value in uniques]
     missing = bool((codes < 0).any()) or not all(rows)
-    categories = {category for row in rows for category in row}
+    return of_categories(name, {category for row in rows for category in row}, missing)
+
+
+def of_categories(name: str, categories: Collection[str], missing: bool) -> OneHot | Hashed:
+    """A column of these categories; hashed if they are many."""
     if len(categories) <= MAX_CATEGORIES:
         return OneHot(name, tuple(sorted(categories)), missing)
     return Hashed(name, HASH_BITS, missing)

@@ -103,6 +103,7 @@ class Encoder:
         local: Names | None = None,
         global_: Names | None = None,
         item: str | None = None,
+        learned: Mapping[str, Column] | None = None,
     ) -> "Encoder":
         """Learn from rows how to encode them.
 
@@ -121,6 +122,9 @@ class Encoder:
             Columns of the global view; all if None.
         item
             The column of items that clients have tastes for; None if there is none.
+        learned
+            Columns of a DataFrame that have been learned already, by name: then `X` need not hold
+            more than some of the rows, and says which columns there are.
         """
         rows = Input(X)
         if not (len(rows) and rows.names):
@@ -139,7 +143,9 @@ class Encoder:
             named = {*in_global, *in_local} if in_local is not None else set(rows.names)
             named.update(items)
             columns = [
-                Number.learn(name, rows[name])
+                learned[name]
+                if learned is not None
+                else Number.learn(name, rows[name])
                 if name not in as_category and are_numbers(rows[name])
                 else learn_categories(name, rows[name])
                 for name in rows.names
@@ -147,7 +153,7 @@ class Encoder:
                 if rows.source == "array" or name in named
             ]
             usual = _narrowest(columns)
-            for column in columns:
+            for column in columns if learned is None else ():
                 if why := doubt(column, rows[column.name], column.name in as_category):
                     message = f"column {column.name!r}: {why}"
                     warnings.warn(message, ColumnWarning, stacklevel=2)

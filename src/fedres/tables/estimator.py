@@ -226,8 +226,8 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         check_is_fitted(self)
         if self._posterior is None:
             raise AttributeError(
-                f"only solver='bayes' knows variances, and this model was fitted by "
-                f"{self.solver_!r}: fit it with solver='bayes'"
+                f"only solver='bayes' knows variances, and in shards it keeps none; this model was "
+                f"fitted by {self.solver_!r}: fit a table that fits into memory with it"
             )
         return self._posterior
 

@@ -233,23 +233,24 @@ def _numbered(client: Any) -> I64:
 
 def _errors(model: Any, scores: F32, y: Any) -> dict[str, F64]:
     if hasattr(model, "predict_proba"):
-        return _class_errors(y, model._labels.probabilities(scores), model.classes_)
-    return _number_errors(y, model._labels.values(scores))
+        return class_errors(y, model._labels.probabilities(scores), model.classes_)
+    return number_errors(y, model._labels.values(scores))
 
 
 def _constant_errors(are_classes: bool, seen: Any, y: Any) -> dict[str, F64]:
     if not are_classes:
-        return _number_errors(y, np.full(len(y), seen.astype(np.float64).mean()))
+        return number_errors(y, np.full(len(y), seen.astype(np.float64).mean()))
     classes, counts = np.unique(seen, return_counts=True)
-    return _class_errors(y, np.tile(counts / counts.sum(), (len(y), 1)), classes)
+    return class_errors(y, np.tile(counts / counts.sum(), (len(y), 1)), classes)
 
 
-def _number_errors(y: NDArray[Any], predicted: F64) -> dict[str, F64]:
+def number_errors(y: NDArray[Any], predicted: F64) -> dict[str, F64]:
+    """Squared and absolute errors."""
     error = y.astype(np.float64) - predicted
     return {"rmse": error**2, "mae": np.abs(error)}
 
 
-def _class_errors(y: NDArray[Any], probability: F64, classes: NDArray[Any]) -> dict[str, F64]:
+def class_errors(y: NDArray[Any], probability: F64, classes: NDArray[Any]) -> dict[str, F64]:
     """Log losses and hits; a class that no training row had has no probability with any method."""
     is_class = y[:, None] == classes
     least = np.finfo(np.float64).eps  # as scikit-learn has it

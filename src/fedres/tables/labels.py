@@ -68,9 +68,15 @@ class NumberLabels:
         in_units = left / largest  # whose squares do not overflow
         mean = float(np.average(in_units, weights=weight))
         scale = float(np.sqrt(np.average((in_units - mean) ** 2, weights=weight)))
-        varies = scale > 4 * np.finfo(np.float64).eps
-        low, high = float(y.min()), float(y.max())
-        return cls(mean * largest, scale * largest if varies else 1.0, low, high)
+        return cls.of_moments(largest, mean, scale, float(y.min()), float(y.max()))
+
+    @classmethod
+    def of_moments(
+        cls, largest: float, mean: float, deviation: float, low: float, high: float
+    ) -> "NumberLabels":
+        """From mean and standard deviation in units of the largest absolute value, and a range."""
+        varies = deviation > 4 * np.finfo(np.float64).eps
+        return cls(mean * largest, deviation * largest if varies else 1.0, low, high)
 
     @property
     def outputs(self) -> int:

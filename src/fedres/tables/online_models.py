@@ -18,7 +18,7 @@ from fedres.core.sgd import Linear
 from fedres.core.types import F32, F64, I32, I64, Matrix
 from fedres.core.views import matrix_view
 from fedres.simulation.parallel import run_all
-from fedres.tables.stream import learn_rows, predict_rows
+from fedres.tables.stream import apply_told, learn_and_tell, learn_rows, predict_rows
 from fedres.tables.weight_slots import NO_SLOTS, Slots
 
 Array = NDArray[Any]
@@ -142,9 +142,30 @@ class OnlineModels:
 
         Returns the predictions made on the way, each before its row was learned from, likewise.
         """
+        return self._learn(learn_rows, rows, y, order, n_jobs)
+
+    def learn_and_tell(self, rows: StreamRows, y: F32, order: I32) -> F32:
+        """Learn likewise, and return what local models said of each row when it was learned from.
+
+        That is all that a server of the global model needs beside its features and its label, to
+        learn from it (`apply_told`).
+        """
+        return self._learn(learn_and_tell, rows, y, order, 1)
+
+    def apply_told(self, rows: StreamRows, y: F32, order: I32, own: F32) -> None:
+        """Let the global model learn from rows, given what local models said of each."""
+        from fedres.core.compiled import compiled
+
+        run, loss = compiled(apply_told), find_loss(self.settings.loss).number
+        for k in range(self.outputs):
+            run(loss, self._sides(rows, k)[0], y[k], order, own[k])
+
+    def _learn(
+        self, kernel: Callable[..., None], rows: StreamRows, y: F32, order: I32 | None, n_jobs: int
+    ) -> F32:
         from fedres.core.compiled import compiled  # takes a moment to load
 
-        run, loss = compiled(learn_rows), find_loss(self.settings.loss).number
+        run, loss = compiled(kernel), find_loss(self.settings.loss).number
         return self._each(
             lambda k, sides, *rest: run(loss, *sides, y[k], *rest), rows, order, n_jobs
         )

@@ -126,7 +126,7 @@ def read_table(
         if name in frame:
             columns[role] = frame.pop(name)
             if role != "client" or role not in optional:
-                _refuse_missing(path, role, columns[role])
+                refuse_missing(path, role, columns[role])
         elif role not in optional:
             raise ValueError(f"{path} has no column {name!r} for the {role}: it has {there}")
     try:
@@ -155,7 +155,8 @@ def _times(column: "pd.Series[Any]") -> F64:
         raise ValueError(f"{error}; times are numbers, or dates as yyyy-mm-dd") from None
 
 
-def _refuse_missing(path: Path, role: str, column: "pd.Series[Any]") -> None:
+def refuse_missing(path: Path, role: str, column: "pd.Series[Any]") -> None:
+    """Refuse rows without a client, a label or a time."""
     missing = column.isna().to_numpy()
     if column.dtype.kind == "f":
         missing = missing | np.isinf(column.to_numpy(np.float64, na_value=np.nan))

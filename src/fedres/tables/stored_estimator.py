@@ -1,6 +1,6 @@
 """Estimators on disk; `fedres.tables.storage` says how."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from fedres.core.types import I64
 from fedres.tables.classifier import FedResClassifier
 from fedres.tables.client_ids import Clients, plain_id
-from fedres.tables.columns import Tastes
+from fedres.tables.columns import Tastes, ragged
 from fedres.tables.dict_encoder import DictEncoder
 from fedres.tables.encoder import Encoder
 from fedres.tables.estimator import FedResEstimator
@@ -27,6 +28,7 @@ KINDS: dict[str, tuple[type[FedResEstimator], Any]] = {
     "regressor": (FedResRegressor, NumberLabels),
     "classifier": (FedResClassifier, ClassLabels),
 }
+WEIGHTS = ("columns", "weights", "squares")
 CHOSEN = (
     "solver_", "shared_", "latent_", "eta_", "shrinkage_", "passes_", "validation_",
     "n_features_in_",
@@ -37,18 +39,7 @@ CHOSEN = (
 def save(model: FedResEstimator, folder: str | PathLike[str]) -> None:
     """Write a model, all that is needed to predict and to go on learning."""
     global_, local = model._models.pack(len(model._clients))
-    parameters = {name: _plain(value) for name, value in model.get_params(deep=False).items()}
-    if not isinstance(model.shared, str):
-        parameters["shared"] = None  # the fitted model says what it was
-    meta: dict[str, Any] = {
-        "kind": next(kind for kind, (cls, _) in KINDS.items() if isinstance(model, cls)),
-        "parameters": parameters,
-        "chosen": {name: _plain(getattr(model, name)) for name in CHOSEN if hasattr(model, name)},
-        "names": list(getattr(model, "feature_names_in_", [])),
-        "encoder": model.encoder_.to_dict(),
-        "labels": model._labels.to_dict(),
-        "settings": model._models.settings._asdict(),
-    }
+    meta = describe(model, model._models.settings)
     groups = {"global": global_, "local": local, "clients": pack_ids(model._clients.ids)}
     if model._posterior is not None:
         packed = model._posterior.pack(len(model._clients))
@@ -64,6 +55,22 @@ def save(model: FedResEstimator, folder: str | PathLike[str]) -> None:
         meta["shared"] = [one.kind for one in model._shared]
         groups["shared"] = {str(k): one.pack() for k, one in enumerate(model._shared)}
     write(folder, meta, groups)
+
+
+def describe(model: FedResEstimator, shape: ModelShape) -> dict[str, Any]:
+    """What of a model is no array, as plain JSON."""
+    parameters = {name: _plain(value) for name, value in model.get_params(deep=False).items()}
+    if not isinstance(model.shared, str):
+        parameters["shared"] = None  # the fitted model says what it was
+    return {
+        "kind": next(kind for kind, (cls, _) in KINDS.items() if isinstance(model, cls)),
+        "parameters": parameters,
+        "chosen": {name: _plain(getattr(model, name)) for name in CHOSEN if hasattr(model, name)},
+        "names": list(getattr(model, "feature_names_in_", [])),
+        "encoder": model.encoder_.to_dict(),
+        "labels": model._labels.to_dict(),
+        "settings": shape._asdict(),
+    }
 
 
 def _plain(value: Any) -> Any:
@@ -93,11 +100,24 @@ def load_model(folder: str | PathLike[str], client: Any = None) -> FedResEstimat
     (['ann', 'bob'], ['bob'])
     """
     stored = open_folder(Path(folder).expanduser())
+    model, global_ = without_clients(stored)
+    if client is None:
+        stored.verify()
+        return with_clients(model, stored, global_, unpack_ids(stored.group("clients")).tolist())
+    id_ = plain_id(client)
+    row = stored.find("clients", id_)
+    if row is None:
+        raise ValueError(f"the model in {stored.folder} knows no client {id_!r}")
+    return with_clients(model, stored, global_, [id_], np.array([row]))
+
+
+def without_clients(stored: Stored) -> tuple[FedResEstimator, dict[str, Any]]:
+    """What of a stored model all clients share, and the arrays of it."""
     meta = stored.meta
     if meta.get("kind") not in KINDS:
         raise ValueError(
-            f"{folder} holds a {meta.get('kind', 'model of an unknown kind')}, not a model that "
-            f"can be loaded: those are {' and '.join(KINDS)}"
+            f"{stored.folder} holds a {meta.get('kind', 'model of an unknown kind')}, not a model "
+            f"that can be loaded: those are {' and '.join(KINDS)}"
         )
     cls, labels = KINDS[meta["kind"]]
     model = cls(**meta["parameters"])
@@ -109,24 +129,10 @@ def load_model(folder: str | PathLike[str], client: Any = None) -> FedResEstimat
     model.encoder_ = encoder.from_dict(meta["encoder"])
     labels = CountLabels if meta["parameters"].get("loss") == "poisson" else labels
     model._labels = labels.from_dict(meta["labels"])
-    if client is None:
-        stored.verify()
-        ids, local = unpack_ids(stored.group("clients")).tolist(), stored.group("local")
-    else:
-        ids, local = [plain_id(client)], _one_client(stored, "local", plain_id(client))
     global_ = stored.group("global", finite=True)
     if isinstance(model.encoder_, Encoder) and "factors" in global_:
         tastes = Tastes(str(model.item), np.array(global_["factors"]))
         model.encoder_ = replace(model.encoder_, tastes=tastes)
-    model._models = OnlineModels.unpack(ModelShape(**meta["settings"]), global_, local)
-    if "posterior" in meta:
-        known = stored.group("posterior") if client is None else _posterior_of(stored, ids[0])
-        model._posterior = Posterior.unpack(
-            meta["posterior"], global_, known, model._groups, model._models
-        )
-    if "mixture" in meta:
-        own = stored.group("mixture") if client is None else _mixture_of(stored, ids[0])
-        model._models = MixedModels.unpack_beside(model._models, meta["mixture"], global_, own)
     if "shared" in meta:
         texts = stored.group("shared")
         model._shared = tuple(
@@ -134,8 +140,50 @@ def load_model(folder: str | PathLike[str], client: Any = None) -> FedResEstimat
         )
     if model.shared is None:
         model.shared = _as_given(model._shared)
+    return model, global_
+
+
+def with_clients(
+    model: FedResEstimator,
+    stored: Stored,
+    global_: Mapping[str, Any],
+    ids: list[Any],
+    rows: I64 | None = None,
+) -> FedResEstimator:
+    """Give a model the clients of these ids, in these rows of the stored ones; all if None."""
+    meta = stored.meta
+    local = _arrays_of(stored, "local", "start", WEIGHTS, rows)
+    model._models = OnlineModels.unpack(ModelShape(**meta["settings"]), global_, local)
+    if "posterior" in meta:
+        names = ("columns", "across", "root_local")
+        known = _arrays_of(stored, "posterior", "start", names, rows)
+        known |= _arrays_of(stored, "posterior", "first_cell", ("cells",), rows)
+        model._posterior = Posterior.unpack(
+            meta["posterior"], global_, known, model._groups, model._models
+        )
+    if "mixture" in meta:
+        own = _arrays_of(stored, "mixture", "start", WEIGHTS, rows)
+        every = slice(None) if rows is None else rows
+        own |= {name: stored.mapped("mixture", name)[every].copy() for name in ("trust", "labels")}
+        model._models = MixedModels.unpack_beside(model._models, meta["mixture"], global_, own)
     model._clients = Clients(ids)
     return model
+
+
+def _arrays_of(
+    stored: Stored, group: str, start: str, names: Sequence[str], rows: I64 | None
+) -> dict[str, Any]:
+    """Those arrays of clients that `start` tells the begin of, and these begins."""
+    if rows is None:
+        arrays = stored.group(group)
+        return {name: arrays[name] for name in (start, *names)}
+    begin = stored.mapped(group, start)
+    first, counts = begin[rows], begin[rows + 1] - begin[rows]
+    which = ragged(first, counts)
+    return {
+        start: np.append(0, np.cumsum(counts)),
+        **{name: stored.mapped(group, name)[which] for name in names},
+    }
 
 
 def _as_given(shared: Sequence[SharedModel]) -> Any:
@@ -146,38 +194,3 @@ def _as_given(shared: Sequence[SharedModel]) -> Any:
     (one,) = shared
     assert isinstance(one, ForeignModel)
     return clone(one.fitted[0] if isinstance(one.fitted, list) else one.fitted)
-
-
-def _one_client(stored: Stored, group: str, client: int | str) -> dict[str, Any]:
-    row = stored.find("clients", client)
-    if row is None:
-        raise ValueError(f"the model in {stored.folder} knows no client {client!r}")
-    first, last = stored.slice(group, "start", row, row + 2).tolist()
-    own = {
-        name: stored.slice(group, name, first, last) for name in ("columns", "weights", "squares")
-    }
-    return {"start": np.array([0, last - first]), **own}
-
-
-def _mixture_of(stored: Stored, client: int | str) -> dict[str, Any]:
-    row = stored.find("clients", client)
-    assert row is not None
-    trust = {name: stored.slice("mixture", name, row, row + 1) for name in ("trust", "labels")}
-    return _one_client(stored, "mixture", client) | trust
-
-
-def _posterior_of(stored: Stored, client: int | str) -> dict[str, Any]:
-    row = stored.find("clients", client)
-    assert row is not None
-    first, last = stored.slice("posterior", "start", row, row + 2).tolist()
-    corner, end = stored.slice("posterior", "first_cell", row, row + 2).tolist()
-    own = {
-        name: stored.slice("posterior", name, first, last)
-        for name in ("columns", "across", "root_local")
-    }
-    return {
-        "start": np.array([0, last - first]),
-        "first_cell": np.array([0, end - corner]),
-        "cells": stored.slice("posterior", "cells", corner, end),
-        **own,
-    }

@@ -38,3 +38,23 @@ def predict_rows(global_: Linear, local: Linear, order: I32, out: F32) -> None:
     """The sum of both models on these rows."""
     for n in range(U(len(order))):
         out[n] = joint_row(global_, local, order[n])
+
+
+def learn_and_tell(loss: int, global_: Linear, local: Linear, y: F32, order: I32, own: F32) -> None:
+    """The same, but note what the local side said of each row: with it the server can learn it."""
+    for n in range(U(len(order))):
+        row = order[n]
+        own[n] = predict_row(local.models, 0, local.x, 0, row, 0)
+        prediction = predict_row(global_.models, 0, global_.x, 0, row, 0) + own[n]
+        along = slope(loss, prediction, y[U(row)])
+        adapt_row(local.models, 0, local.x, 0, row, 0, along, ONE, local.eta)
+        adapt_row(global_.models, 0, global_.x, 0, row, 0, along, ONE, global_.eta)
+
+
+def apply_told(loss: int, global_: Linear, y: F32, order: I32, own: F32) -> None:
+    """The server's part alone, at its newest model, given what local models said of each row."""
+    for n in range(U(len(order))):
+        row = order[n]
+        prediction = predict_row(global_.models, 0, global_.x, 0, row, 0) + own[n]
+        along = slope(loss, prediction, y[U(row)])
+        adapt_row(global_.models, 0, global_.x, 0, row, 0, along, ONE, global_.eta)

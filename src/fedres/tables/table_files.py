@@ -68,7 +68,7 @@ def read_frame(path: Path, categorical: Collection[str] = ()) -> "pd.DataFrame":
     kind, open_, path = table_kind(path), _opener(path), shown(path)
     try:
         if kind in SEPARATORS:
-            frame = _read_text(path, open_, _separator(kind, open_), categorical)
+            frame = _read_text(path, open_, separator_of(kind, open_), categorical)
         else:
             with open_() as stream:
                 frame = _read_lines(stream) if kind in LINES else pd.read_parquet(stream)
@@ -130,7 +130,7 @@ def _read_text(
     return frame
 
 
-def _separator(kind: str, open_: Open) -> str:
+def separator_of(kind: str, open_: Open) -> str:
     """What stands between columns: where commas are decimal, CSV files have semicolons."""
     with open_() as stream:
         names = stream.readline()
@@ -191,7 +191,7 @@ def _keep_zeros(
             for name in set(whole) - set(padded):
                 if first := _first_padded(batch[name]):
                     padded[name] = first
-    names = [name for name in padded if _is_named(name, categorical)]
+    names = [name for name in padded if is_named(name, categorical)]
     for name in set(padded) - set(names):
         warnings.warn(
             f"{path}: column {name!r} has {padded[name]!r}, which is read as the number "
@@ -211,5 +211,6 @@ def _first_padded(column: Any) -> str | None:
     return str(found[0]) if len(found) else None
 
 
-def _is_named(name: str, patterns: Collection[str]) -> bool:
+def is_named(name: str, patterns: Collection[str]) -> bool:
+    """Whether a column is named, also by wildcards."""
     return any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)

@@ -4,8 +4,17 @@
 and digests.
 """
 
-from fedres.tables.storage.ids import pack_ids, unpack_ids
+from fedres.tables.storage.ids import hashes, pack_ids, pack_keys, unpack_ids
 from fedres.tables.storage.reading import Stored, open_folder
 from fedres.tables.storage.writing import refuse_foreign, write
 
-__all__ = ["Stored", "open_folder", "pack_ids", "refuse_foreign", "unpack_ids", "write"]
+__all__ = [
+    "Stored",
+    "hashes",
+    "open_folder",
+    "pack_ids",
+    "pack_keys",
+    "refuse_foreign",
+    "unpack_ids",
+    "write",
+]

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedres.core.types import I64
+
 Array = NDArray[Any]
 Part = Callable[[str, int, int | None], Array]
 BLOCK = 1024
@@ -33,18 +35,24 @@ def pack_ids(ids: Iterable[Any]) -> dict[str, Array]:
     values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
     texts: dict[str, Array] = {}
     if values and all(isinstance(value, str) for value in values):
-        keys, texts = _hashes(values), _pack_texts(values)
+        keys, texts = hashes(values), _pack_texts(values)
     else:
         keys = _numbers(values, ids)
     for id_, times in Counter(values).items():
         if times > 1:
             raise ValueError(f"client id {id_!r} occurs {times} times: ids must differ")
+    return {**pack_keys(keys), **texts}
+
+
+def pack_keys(keys: Array) -> dict[str, Array]:
+    """Keys of ids that differ, sorted, with the row that each came from."""
     row = np.argsort(keys, kind="stable").astype(np.int32)
     keys = keys[row]
-    return {"ids_key": keys, "ids_row": row, "ids_top": keys[::BLOCK], **texts}
+    return {"ids_key": keys, "ids_row": row, "ids_top": keys[::BLOCK].copy()}
 
 
-def _hashes(texts: list[str]) -> Array:
+def hashes(texts: list[str]) -> Array:
+    """The keys of texts."""
     digests = [blake2b(text.encode(), digest_size=8).digest() for text in texts]
     return np.frombuffer(b"".join(digests), "<u8")
 
@@ -84,7 +92,7 @@ def find_id(wanted: Any, are_texts: bool, part: Part) -> int | None:
     """The row of an id, or None; `part` reads a stretch of an array."""
     if not isinstance(wanted, str if are_texts else Number | np.bool_):
         return None
-    key: Any = _hashes([str(wanted)])[0] if are_texts else wanted
+    key: Any = hashes([str(wanted)])[0] if are_texts else wanted
     block = max(0, int(np.searchsorted(part("ids_top", 0, None), key)) - 1)
     first = block * BLOCK
     i = first + int(np.searchsorted(part("ids_key", first, first + BLOCK), key))
@@ -95,6 +103,35 @@ def find_id(wanted: Any, are_texts: bool, part: Part) -> int | None:
             return row
         i += 1
     return None
+
+
+def find_ids(wanted: Array, are_texts: bool, view: Callable[[str], Array]) -> I64:
+    """The rows of many ids, -1 for those that are not there; `view` maps an array into memory.
+
+    Examples
+    --------
+    >>> packed = pack_ids(["bob", "ann"])
+    >>> find_ids(np.array(["ann", "cyd"], object), True, packed.__getitem__)
+    array([ 1, -1])
+    """
+    keys, rows = view("ids_key"), np.full(len(wanted), -1)
+    if not len(keys) or not len(wanted):
+        return rows
+    sought = hashes(wanted.tolist()) if are_texts else wanted
+    place = np.minimum(np.searchsorted(keys, sought), len(keys) - 1)
+    found = np.flatnonzero(keys[place] == sought)
+    rows[found] = view("ids_row")[place[found]]
+    if are_texts:
+
+        def part(name: str, a: int, b: int | None) -> Array:
+            return view(name)[a:b]
+
+        # Of two texts with the same hash, the second is looked for with care.
+        for i in found.tolist():
+            if _text(int(rows[i]), part) != wanted[i]:
+                row = find_id(wanted[i], True, part)
+                rows[i] = -1 if row is None else row
+    return rows
 
 
 def _text(row: int, part: Part) -> str:

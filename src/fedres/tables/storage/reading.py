@@ -10,15 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fedres.tables.storage.ids import Array, find_id
+from fedres.core.types import I64
+from fedres.tables.storage.ids import Array, find_id, find_ids
 from fedres.tables.storage.index import NAME, OURS, read_index
-from fedres.tables.storage.writing import read_header
-
-DTYPES = {
-    **{f"F{bits}": f"<f{bits // 8}" for bits in (16, 32, 64)},
-    **{f"{kind}{bits}": f"<{kind.lower()}{bits // 8}" for kind in "IU" for bits in (8, 16, 32, 64)},
-    "BOOL": "?",
-}
+from fedres.tables.storage.writing import DTYPES, read_header
 
 
 def open_folder(folder: str | os.PathLike[str]) -> "Stored":
@@ -68,6 +63,19 @@ class Stored:
     ) -> Array:
         """Rows a to b of an array, without reading the others."""
         return self._group(group).part(array, a, b, finite)
+
+    def mapped(self, group: str, array: str) -> Array:
+        """An array that is read where it is looked at; it cannot be changed."""
+        return self._group(group).view(array)
+
+    def arrays(self, group: str) -> set[str]:
+        """The names of the arrays of a group."""
+        return set(self._group(group).arrays)
+
+    def find_all(self, group: str, ids: Array) -> I64:
+        """The row of each client among the ids of a group; -1 for those that are not there."""
+        of = self._group(group)
+        return find_ids(ids, "ids_text" in of.arrays, of.view)
 
     def find(self, group: str, id_: Any) -> int | None:
         """The row of a client among the ids of a group (`pack_ids`); None if it is not there."""

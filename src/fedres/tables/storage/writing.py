@@ -1,12 +1,12 @@
 """Writing a model, whole or not at all."""
 
+import json
 import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
-from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +18,13 @@ from fedres.tables.storage.index import NAME, OURS, index_text, read_index
 
 # No header is longer; a damaged one may say so.
 LONGEST_HEADER = 100_000_000
+CHUNK = 2**22  # numbers that are written at once
+DTYPES = {
+    **{f"F{bits}": f"<f{bits // 8}" for bits in (16, 32, 64)},
+    **{f"{kind}{bits}": f"<{kind.lower()}{bits // 8}" for kind in "IU" for bits in (8, 16, 32, 64)},
+    "BOOL": "?",
+}
+NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
 
 
 def write(
@@ -103,18 +110,41 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _write_group(folder: Path, name: str, arrays: dict[str, Array]) -> dict[str, Any]:
-    from safetensors.numpy import save
-
-    content = save(arrays)
+    """Write a safetensors file; arrays may be larger than memory, if they are mapped into it."""
+    # As the library of that name orders them: wide numbers first, so that all are aligned.
+    ordered = dict(sorted(arrays.items(), key=lambda item: (-item[1].dtype.itemsize, item[0])))
+    header = _header(ordered)
+    digest, size = sha256(header), len(header)
     file = f"{name}-{secrets.token_hex(8)}.safetensors"
     with whole_file(folder / file) as written:
-        written.write(content)
+        written.write(header)
+        for array in ordered.values():
+            flat = array.reshape(-1)
+            for first in range(0, len(flat), CHUNK):
+                part = flat[first : first + CHUNK].tobytes()
+                written.write(part)
+                digest.update(part)
+                size += len(part)
     return {
         "file": file,
-        "bytes": len(content),
-        "header_sha256": sha256(read_header(BytesIO(content))).hexdigest(),
-        "sha256": sha256(content).hexdigest(),
+        "bytes": size,
+        "header_sha256": sha256(header).hexdigest(),
+        "sha256": digest.hexdigest(),
     }
+
+
+def _header(arrays: Mapping[str, Array]) -> bytes:
+    described, end = {}, 0
+    for name, array in arrays.items():
+        begin, end = end, end + array.nbytes
+        described[name] = {
+            "dtype": NAMES[array.dtype.newbyteorder("=")],
+            "shape": list(array.shape),
+            "data_offsets": [begin, end],
+        }
+    text = json.dumps(described, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
 
 
 def read_header(file: IO[bytes]) -> bytes:

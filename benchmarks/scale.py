@@ -1,0 +1,190 @@
+"""Tables larger than memory: rows a second, peak memory, and one client's model out of millions.
+
+    python benchmarks/scale.py [rows] [memory]
+
+Generates a table of so many rows (default a million), a tenth as many clients and 20 columns, half
+of them numbers and half categories, as Parquet; fits it in shards, with the memory of the process
+limited (RLIMIT_DATA), and in memory as well if it is small; then reads single clients.
+The workload is frozen: change it and the numbers mean nothing.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter, process_time
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from fedres.cluster import shard_bayes, shard_sgd
+from fedres.cluster.fit_parts import ColumnRoles, prepare_parts, some_rows
+from fedres.cluster.memory import parse_size
+from fedres.cluster.table_parts import TableParts
+from fedres.tables.arrow import Arrow
+from fedres.tables.empirical_bayes import find_all_variances, labels_of
+from fedres.tables.online_models import OnlineModels
+
+NUMBERS, CATEGORIES = 10, (3, 4, 5, 6, 8, 12, 20, 50, 100, 200)
+FILE = 1_000_000  # rows
+IN_MEMORY = 1_000_000  # rows of a table that is fitted in memory, too
+READS = 200
+console = Console(width=110)
+
+
+def generate(folder, rows, seed=0):
+    """Write a table, a million rows a file."""
+    rng = np.random.default_rng(seed)
+    clients = rows // 10
+    slopes = rng.normal(size=NUMBERS) / 3
+    effects = [rng.normal(size=size) / 3 for size in CATEGORIES]
+    own = rng.normal(size=(clients, 2)).astype(np.float32) / 2
+    for number, first in enumerate(range(0, rows, FILE)):
+        count = min(FILE, rows - first)
+        client = rng.integers(0, clients, count)
+        x = rng.standard_normal((count, NUMBERS), np.float32)
+        y = x @ slopes + own[client, 0] + own[client, 1] * x[:, 0]
+        columns = {"user": client, **{f"x{j}": x[:, j] for j in range(NUMBERS)}}
+        for j, size in enumerate(CATEGORIES):
+            code = rng.integers(0, size, count)
+            y += effects[j][code]
+            names = pa.array([f"c{k}" for k in range(size)])
+            columns[f"k{j}"] = pa.DictionaryArray.from_arrays(code.astype(np.int32), names)
+        columns["y"] = (y + rng.standard_normal(count)).astype(np.float32)
+        path = Path(folder) / f"part-{number:05d}.parquet"
+        parquet.write_table(pa.table(columns), path, row_group_size=2**18)
+
+
+def fit(table, out, *options, limit=None):
+    """Run the command: seconds of wall and CPU, peak GB, and what it printed."""
+    command = [sys.executable, "-c", "from fedres.cli import main; main()", "fit", str(table)]
+    command += ["--client", "user", "--label", "y", "--out", str(out), "--json", *options]
+
+    def limited():
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+    began = perf_counter()
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=limited)  # noqa: PLW1509
+    printed = child.stdout.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    if status:
+        raise RuntimeError(f"{command[3:]} ended with {status}")
+    cpu = usage.ru_utime + usage.ru_stime
+    return perf_counter() - began, cpu, usage.ru_maxrss * 1024 / 1e9, json.loads(printed)
+
+
+def one_client(out, clients):
+    """Milliseconds from the folder to one client's model, the median and the worst of some."""
+    from fedres import load_model
+
+    taken = []
+    for id_ in np.random.default_rng(1).integers(0, clients, READS).tolist():
+        began = perf_counter()
+        try:
+            load_model(out, client=id_)
+        except ValueError:  # by chance it has no row
+            continue
+        taken.append(1000 * (perf_counter() - began))
+    return np.median(taken), max(taken)
+
+
+def spent(call):
+    """CPU seconds."""
+    began = process_time()
+    call()
+    return process_time() - began
+
+
+def passes(events, folder):
+    """Rows a CPU second of both solvers, on the same encoded rows in four shards and in memory."""
+    folder.mkdir()
+    roles, parameters = ColumnRoles("user", "y"), {"shared": "linear"}
+    prepared = prepare_parts(
+        TableParts.find(str(events)), roles, folder, memory=10**10, shards=4, parameters=parameters
+    )
+    shards, model = prepared.shards, prepared.model
+    rows = sum(shard.rows for shard in shards)
+    data, shape = some_rows(shards, model.encoder_, rows), model._settings(0.3, 10.0)
+    groups, rng = model._groups, np.random.RandomState(0)
+    problem = shard_sgd.SgdProblem(model.encoder_, shape, 1)
+    state = shard_sgd.new_global(problem)
+
+    def learn_shards():
+        nonlocal state
+        for shard in shards:
+            state = shard_sgd.learn_shard(shard, problem, state, 0.3, rng)
+
+    first, again = spent(learn_shards), spent(learn_shards)
+    models = OnlineModels(shape)
+    laid_out = spent(lambda: models.rows(data.x_global, data.x_local, data.client))
+    stream = models.rows(data.x_global, data.x_local, data.client)
+    order = rng.permutation(rows).astype(np.int32)
+    learned = spent(lambda: models.learn(stream, data.y, order))
+    variances = find_all_variances(shape, data, groups, 0, rng)
+    bayes = shard_bayes.BayesProblem(model.encoder_, shape, groups, variances)
+    shard_bayes.begin(shards[0], bayes)  # compiles
+
+    def solve():
+        alive = variances[0].of_groups > 0
+        arrow = Arrow(shape, data, groups, alive)
+        arrow.weigh(np.ones(rows))
+        arrow.set_ridges(bayes.ridges(0))
+        labels = labels_of(shape, data, arrow, 0)
+        arrow.means(labels.y, np.zeros(arrow.width), 1e-5)
+
+    in_shards, in_memory = spent(lambda: shard_bayes.solve(shards, bayes)), spent(solve)
+    table = Table(title=f"Solvers alone, {rows:,} rows: rows a CPU second", box=box.SIMPLE_HEAD)
+    table.add_column("what")
+    for column in ("in shards", "in memory", "ratio"):
+        table.add_column(column, justify="right")
+    for what, ours, theirs in (
+        ("sgd, first pass (rows are laid out)", first, laid_out + learned),
+        ("sgd, another pass", again, learned),
+        ("bayes", in_shards, in_memory),
+    ):
+        cells = f"{rows / ours:,.0f}", f"{rows / theirs:,.0f}", f"{theirs / ours:.2f}"
+        table.add_row(what, *cells)
+    console.print(table)
+
+
+def main(rows, memory):
+    table = Table(title=f"{rows:,} rows of {rows // 10:,} clients, 20 columns", box=box.SIMPLE_HEAD)
+    for column in ("what", "rows", "wall s", "CPU s", "rows / CPU s", "peak GB", "rmse"):
+        table.add_column(column, justify="right" if column != "what" else "left")
+
+    def add(what, count, wall, cpu, peak, found):
+        error = found["methods"]["fedres"]["rmse"]
+        cells = (f"{count:,}", f"{wall:.0f}", f"{cpu:.0f}", f"{count / cpu:,.0f}")
+        table.add_row(what, *cells, f"{peak:.2f}", f"{error:.4f}")
+
+    with TemporaryDirectory(dir=os.environ.get("FEDRES_SCRATCH")) as folder:
+        events, out = Path(folder) / "events", Path(folder) / "model"
+        events.mkdir()
+        began = perf_counter()
+        generate(events, rows)
+        size = sum(path.stat().st_size for path in events.iterdir()) / 1e9
+        console.print(f"generated in {perf_counter() - began:.0f} s: {size:.2f} GB of Parquet")
+        limit = parse_size(memory)
+        pattern = events / "*.parquet"
+        add(f"in shards, {memory}", rows, *fit(pattern, out, "--memory", memory, limit=limit))
+        median, worst = one_client(out, rows // 10)
+        if rows <= IN_MEMORY:
+            whole = Path(folder) / "whole.parquet"
+            parquet.write_table(parquet.read_table(events), whole)
+            found = fit(whole, Path(folder) / "other", "--shared", "linear")
+            add("in memory", rows, *found)
+            passes(events, Path(folder) / "shards")
+    console.print(table)
+    console.print(f"one client's model: {median:.1f} ms, at worst {worst:.1f} ms")
+
+
+if __name__ == "__main__":
+    main(int(float(sys.argv[1])) if sys.argv[1:] else 1_000_000, (sys.argv[2:] or ["4GB"])[0])

@@ -1,0 +1,492 @@
+"""`fedres fit` on a table that does not fit into memory.
+
+One stream of rows is sketched (`sketches`), a second is encoded and dealt to shards (`shards`), and
+a solver works on these (`shard_bayes`, `shard_sgd`). Which method to train is judged on all rows of
+some clients, as many as fit easily, by what judges a table in memory (`compare_on_table`).
+"""
+
+import shutil
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from errno import ENOSPC
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from fedres.cluster import shard_bayes, shard_sgd
+from fedres.cluster.client_keys import keys_of, uniform
+from fedres.cluster.local_parts import GlobalState
+from fedres.cluster.memory import count_shards, shown_size
+from fedres.cluster.model_writer import write_model
+from fedres.cluster.row_progress import with_rate
+from fedres.cluster.shards import Layout, Shard, ShardWriter, open_shards
+from fedres.cluster.sketches import TableSketch
+from fedres.cluster.table_parts import TableParts
+from fedres.core.types import F64, Matrix
+from fedres.simulation.parallel import count_cores
+from fedres.tables.arrow import TooWideError
+from fedres.tables.cell_values import as_floats
+from fedres.tables.encoder import Encoder, EstimatorMethod
+from fedres.tables.input_rows import Input
+from fedres.tables.judging import compare_on_table, estimator_for
+from fedres.tables.labels import ClassLabels
+from fedres.tables.online_models import ModelShape
+from fedres.tables.read_table import Table, refuse_two_roles
+from fedres.tables.sgd_tuning import DEFAULT, Encoded, of_some_clients, or_default
+from fedres.tables.table_comparison import TableComparison, Task
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fedres.tables.estimator import FedResEstimator
+
+JUDGED = 100_000  # rows of clients that methods are judged on
+A_JUDGED_ROW = 5_000  # bytes of memory
+VARIANCES_FROM = 60_000  # rows: see `empirical_bayes.MOST_ROWS`
+
+
+@dataclass(frozen=True)
+class ColumnRoles:
+    """Which columns of a table are what; those not named are features."""
+
+    client: str
+    label: str
+    time: str | None = None
+    ignore: Sequence[str] = ()
+
+    def features(self, parts: TableParts) -> list[str]:
+        """The columns that are features."""
+        import pandas as pd
+
+        refuse_two_roles({"client": self.client, "label": self.label, "time": self.time})
+        there = ", ".join(parts.names)
+        for role, name in (("client", self.client), ("label", self.label), ("time", self.time)):
+            if name is not None and name not in parts.names:
+                raise ValueError(
+                    f"{parts.paths[0]} has no column {name!r} for the {role}: it has {there}"
+                )
+        others = [name for name in parts.names if name not in (self.client, self.label, self.time)]
+        unwanted = Input(pd.DataFrame(columns=others)).matching(self.ignore, "ignore")
+        return [name for name in others if name not in unwanted]
+
+
+class PreparedParts(NamedTuple):
+    """A table in shards.
+
+    Attributes
+    ----------
+    shards
+        The shards.
+    sample
+        All rows of some clients, as they were read.
+    model
+        An estimator that knows the encoder and the labels, and has not been trained.
+    clients
+        About how many clients there are.
+    """
+
+    shards: Sequence[Shard]
+    sample: Table
+    model: "FedResEstimator"
+    clients: int
+
+
+class FittedParts(NamedTuple):
+    """What was trained on all rows; local models are beside their shards."""
+
+    model: "FedResEstimator"
+    shape: ModelShape
+    global_: GlobalState
+
+
+def sketch_parts(
+    parts: TableParts,
+    roles: ColumnRoles,
+    categorical: Sequence[str],
+    progress: bool = False,
+) -> TableSketch:
+    """Read all rows once, and learn what the encoder and the labels need."""
+    import pandas as pd
+
+    features = roles.features(parts)
+    named = Input(pd.DataFrame(columns=features)).matching(categorical, "categorical")
+    sketch = TableSketch(roles.client, roles.label, roles.time, features, named)
+    for path, frame in _read(parts, roles, features, "learning columns" if progress else None):
+        sketch.see(path, frame)
+    if not sketch.rows:
+        raise ValueError(f"{parts.paths[0]} and all other files of the table hold no rows")
+    return sketch
+
+
+def prepare_parts(
+    parts: TableParts,
+    roles: ColumnRoles,
+    folder: Path,
+    *,
+    memory: int,
+    task: Task | None = None,
+    parameters: dict[str, Any] | None = None,
+    shards: int | None = None,
+    n_jobs: int | None = None,
+    progress: bool = False,
+) -> PreparedParts:
+    """Sketch a table, encode it, and deal it to shards.
+
+    Parameters
+    ----------
+    parts, roles
+        The table.
+    folder
+        Where the shards go; empty.
+    memory
+        Bytes that may be taken.
+    task, parameters
+        As `estimator_for` takes them.
+    shards
+        How many there are to be; None for as many as memory asks for.
+    n_jobs
+        How many shards are to be worked on at once; None for a core each.
+    progress
+        Whether to show a progress bar.
+    """
+    import pandas as pd
+
+    parameters = parameters or {}
+    categorical = parameters.get("categorical_features") or []
+    sketch = sketch_parts(parts, roles, categorical, progress)
+    model = estimator_for(sketch.labels.classes(), task, client=roles.client, **parameters)
+    names = pd.DataFrame(columns=sketch.features, index=[0])
+    encoder = Encoder.fit(
+        names,
+        categorical=categorical,
+        local=model.local_features,
+        global_=model.global_features,
+        learned=sketch.columns(),
+    )
+    model.encoder_ = encoder
+    are_classes = hasattr(model, "predict_proba")
+    model._labels = ClassLabels(sketch.labels.classes()) if are_classes else sketch.labels.scaled()
+    model.n_features_in_ = len(sketch.features)
+    model.feature_names_in_ = np.array(sketch.features, object)
+    layout = Layout(encoder, model._labels, sketch.most_in_a_row(), sketch.whole_ids)
+    cores, clients = count_cores(n_jobs), sketch.clients.count
+    shards = shards or count_shards(layout, sketch.rows, clients, memory, cores)
+    _refuse_full_disk(folder, layout, sketch.rows)
+    most = min(JUDGED, memory // A_JUDGED_ROW)
+    sample = ClientSample(most, sketch.rows)
+    told = f"dealing rows to {shards} shards" if progress else None
+    with ShardWriter(folder, layout, shards) as writer:
+        for path, frame in _read(parts, roles, sketch.features, told, sketch.rows):
+            keys = keys_of(frame[roles.client], sketch.whole_ids)
+            y = frame[roles.label].to_numpy()
+            try:
+                writer.add(keys, y, frame[sketch.features])
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}") from None
+            sample.add(uniform(keys.keys), frame)
+    parted = open_shards(folder)
+    _say_if_uneven(parted)
+    return PreparedParts(parted, _table(sample.frames(), roles, sketch), model, clients)
+
+
+class ClientSample:
+    """All rows of some clients, about so many of so many rows.
+
+    A client is in the sample or not by a number of its own. Should a few clients have so many rows
+    that the sample grows too large, it is thinned out.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> sample = ClientSample(most=4, rows=10)
+    >>> numbers = np.repeat([0.1, 0.3, 0.5], [2, 7, 1])  # three clients, one with most rows
+    >>> sample.add(numbers, pd.DataFrame({"row": range(10)}))
+    >>> pd.concat(sample.frames())["row"].tolist()
+    [0, 1]
+    """
+
+    def __init__(self, most: int, rows: int) -> None:
+        self._most, self._share = most, min(1.0, most / rows)
+        self._parts: list[tuple[F64, pd.DataFrame]] = []
+
+    def add(self, numbers: F64, frame: "pd.DataFrame") -> None:
+        """Take in rows, given the number of each one's client."""
+        self._parts.append((numbers, frame))
+        self._parts[-1:] = self._thinned(self._parts[-1:])
+        while sum(len(part) for _, part in self._parts) > 2 * self._most:
+            self._share /= 2
+            self._parts = self._thinned(self._parts)
+
+    def frames(self) -> "list[pd.DataFrame]":
+        """The rows."""
+        return [frame for _, frame in self._parts]
+
+    def _thinned(self, parts: Any) -> "list[tuple[F64, pd.DataFrame]]":
+        kept = ((numbers < self._share, numbers, frame) for numbers, frame in parts)
+        return [(numbers[here], frame[here]) for here, numbers, frame in kept if here.any()]
+
+
+def _say_if_uneven(shards: Sequence[Shard]) -> None:
+    """Warn of a shard that is far larger than others, since a client is in one."""
+    rows = np.array([shard.rows for shard in shards])
+    if len(rows) > 2 and rows.max() > 2 * np.median(rows):
+        warnings.warn(
+            f"a shard has {rows.max():,} rows and others {np.median(rows):,.0f}, since some client "
+            "has very many: more memory may be needed than --memory says",
+            stacklevel=2,
+        )
+
+
+def train_parts(
+    prepared: PreparedParts,
+    method: EstimatorMethod,
+    chosen: dict[str, Any],
+    *,
+    n_jobs: int | None = None,
+    progress: bool = False,
+) -> FittedParts:
+    """Train a method on all rows; the models of clients are written beside their shards.
+
+    Parameters
+    ----------
+    prepared
+        The table.
+    method
+        Which.
+    chosen
+        Parameters that it was judged with: ``eta``, ``shrinkage`` and ``passes``.
+    n_jobs
+        How many shards are worked on at once.
+    progress
+        Whether to show a progress bar.
+    """
+    from sklearn.base import clone
+    from sklearn.utils import check_random_state
+
+    whole = prepared.model
+    model = clone(whole).set_params(method=method, **chosen)
+    for name in ("_labels", "n_features_in_", "feature_names_in_"):
+        setattr(model, name, getattr(whole, name))
+    encoder = whole.encoder_
+    assert isinstance(encoder, Encoder)
+    model.encoder_ = encoder.of_method(method)
+    model.shared_, model.latent_, model._posterior = "linear", 0, None
+    rng, told = check_random_state(model.random_state), "training" if progress else None
+    model.solver_ = model._chosen_solver(None)
+    if model.solver_ == "bayes":
+        try:
+            return _train_bayes(model, prepared.shards, rng, count_cores(n_jobs), told)
+        except TooWideError:
+            if model.solver == "bayes":
+                raise
+            model.solver_ = "sgd"
+    return _train_sgd(model, prepared.shards, rng, told)
+
+
+def _train_bayes(
+    model: "FedResEstimator",
+    shards: Sequence[Shard],
+    rng: Any,
+    n_jobs: int,
+    progress: str | None,
+) -> FittedParts:
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    assert isinstance(model.encoder_, Encoder)
+    shape = model._settings(DEFAULT.eta, 0.0)
+    data = some_rows(shards, model.encoder_, VARIANCES_FROM)
+    if len(data.client) > VARIANCES_FROM:
+        data = data.of_clients(of_some_clients(data.client, rng, VARIANCES_FROM))
+    _, found = model._train_linear(shape, data, rng)
+    del data
+    problem = shard_bayes.BayesProblem(
+        model.encoder_, shape, model._groups, [one.variances for one in found]
+    )
+    with threadpool_limits(1, "blas"):
+        w_global = shard_bayes.solve(shards, problem, n_jobs, progress)
+    model._keep(None, [])
+    return FittedParts(model, shape, shard_bayes.as_state(w_global))
+
+
+def _train_sgd(
+    model: "FedResEstimator", shards: Sequence[Shard], rng: Any, progress: str | None
+) -> FittedParts:
+    assert isinstance(model.encoder_, Encoder)
+    best = or_default(model.eta, model.shrinkage, model.passes)
+    shape = model._settings(best.eta, best.shrinkage)
+    problem = shard_sgd.SgdProblem(model.encoder_, shape, model._labels.outputs)
+    global_ = shard_sgd.train(shards, problem, best, rng, progress)
+    model._keep(best, [])
+    return FittedParts(model, shape, global_)
+
+
+class LargeFit(NamedTuple):
+    """What `fit_parts` did.
+
+    Attributes
+    ----------
+    found
+        What methods were judged by, on some clients.
+    method
+        What was trained on all rows, and saved.
+    model
+        The estimator without its models, which are in the folder.
+    rows, clients, shards
+        How many there were.
+    sample
+        Rows that methods were judged on and trained on for it.
+    encoder
+        How columns are read.
+    """
+
+    found: TableComparison
+    method: EstimatorMethod
+    model: "FedResEstimator"
+    rows: int
+    clients: int
+    shards: int
+    sample: Table
+    encoder: Encoder
+
+
+def fit_parts(
+    parts: TableParts,
+    roles: ColumnRoles,
+    out: Path,
+    *,
+    memory: int,
+    method: EstimatorMethod | Literal["auto"] = "auto",
+    task: Task | None = None,
+    parameters: dict[str, Any] | None = None,
+    seed: int = 0,
+    shards: int | None = None,
+    n_jobs: int | None = None,
+    progress: bool = False,
+) -> LargeFit:
+    """Judge methods on some clients, train the best on all rows in shards, and save it.
+
+    Shards are files beside the model's folder while this works. Parameters are those of
+    `prepare_parts` and of ``fedres fit``.
+    """
+    out.absolute().parent.mkdir(parents=True, exist_ok=True)
+    with (
+        _said_if_full(out),
+        TemporaryDirectory(prefix=f".{out.name}-shards-", dir=out.absolute().parent) as folder,
+    ):
+        prepared = prepare_parts(
+            parts,
+            roles,
+            Path(folder),
+            memory=memory,
+            task=task,
+            parameters={**(parameters or {}), "shared": "linear", "random_state": seed},
+            shards=shards,
+            n_jobs=n_jobs,
+            progress=progress,
+        )
+        model = prepared.model
+        found = compare_on_table(prepared.sample, model=model, seed=seed, progress=progress)
+        saved: Any = found.recommended if method == "auto" else method
+        fitted = train_parts(prepared, saved, found.chosen[saved], n_jobs=n_jobs, progress=progress)
+        fitted.model.columns_ = {"client": roles.client, "label": roles.label, "time": roles.time}
+        parted = prepared.shards
+        clients = write_model(out, fitted.model, fitted.shape, fitted.global_, parted)
+        rows = sum(shard.rows for shard in parted)
+    return LargeFit(
+        found,
+        saved,
+        fitted.model,
+        rows,
+        clients,
+        len(parted),
+        prepared.sample,
+        parted[0].layout.encoder,
+    )
+
+
+def _read(
+    parts: TableParts,
+    roles: ColumnRoles,
+    features: Sequence[str],
+    progress: str | None,
+    total: int | None = None,
+) -> Any:
+    """Batches of the columns that are needed, with a bar."""
+    columns = [*filter(None, (roles.client, roles.label, roles.time)), *features]
+    batches = (((path, frame), len(frame)) for path, frame in parts.batches(columns))
+    return with_rate(batches, parts.count() if total is None else total, progress)
+
+
+def some_rows(shards: Sequence[Shard], encoder: Encoder, enough: int) -> Encoded:
+    """The rows of the first shards, so many or more: clients are in them by chance."""
+    from scipy import sparse
+
+    some, rows = [], 0
+    for shard in shards:
+        some.append(shard.encoded(encoder))
+        rows += shard.rows
+        if rows >= enough:
+            break
+    if len(some) == 1:
+        return some[0]
+
+    def together(side: str) -> Matrix:
+        each = [getattr(one, side) for one in some]
+        if sparse.issparse(each[0]):
+            return sparse.csr_array(sparse.vstack(each, format="csr"))
+        return np.concatenate(each)
+
+    clients = [int(one.client.max()) + 1 for one in some]
+    first = np.cumsum([0, *clients[:-1]])
+    return Encoded(
+        together("x_global"),
+        together("x_local"),
+        np.concatenate([one.y for one in some], axis=1),
+        np.concatenate([one.client + a for one, a in zip(some, first, strict=True)]),
+        some[0].limits,
+    )
+
+
+def _table(sample: "list[pd.DataFrame]", roles: ColumnRoles, sketch: TableSketch) -> Table:
+    """The rows of some clients as a table in memory."""
+    import pandas as pd
+
+    if not sample:
+        raise ValueError("no client has few enough rows to judge methods on: name another column")
+    frame = pd.concat(sample)
+    frame = frame.set_axis(pd.RangeIndex(1, 1 + len(frame), name="row"))
+    client = frame[roles.client].to_numpy()
+    if sketch.whole_ids:
+        client = client.astype(np.int64)
+    time: F64 | None = None
+    if roles.time is not None:
+        time = as_floats(roles.time, frame[roles.time])
+    table = Table(frame[sketch.features], frame[roles.label].to_numpy(copy=True), client, time)
+    return table if time is None else table.take(np.argsort(time, kind="stable"))
+
+
+def _refuse_full_disk(folder: Path, layout: Layout, rows: int) -> None:
+    needed, free = rows * layout.dtype.itemsize, shutil.disk_usage(folder).free
+    if needed > free:
+        raise ValueError(
+            f"{rows:,} rows take {shown_size(needed)} in shards, and the disk of {folder.parent} "
+            f"has {shown_size(free)} left: let --out be on a larger one"
+        )
+
+
+@contextmanager
+def _said_if_full(out: Path) -> Iterator[None]:
+    """Say in a sentence that the disk is full, should it be."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != ENOSPC:
+            raise
+        raise ValueError(
+            f"the disk of {out.absolute().parent} is full: make room, or let --out be on a larger "
+            "one"
+        ) from None

@@ -1,0 +1,109 @@
+"""How much memory there may be, and how many shards that asks for."""
+
+import re
+import sys
+
+from fedres.cluster.shards import MOST_SHARDS, Layout
+from fedres.cluster.table_parts import BATCH
+from fedres.tables.encoder import Encoder
+from fedres.tables.view_columns import ViewColumns
+
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+BASE = 700 * 10**6  # the program itself, and the batches that it reads
+A_ROW = 200  # bytes of a row's numbers, labels and order while it is worked on
+AN_ENTRY = 40  # bytes of a feature: read, laid out, sorted by client
+A_PREDICTED_ROW, LEAST_BATCH = 5_000, 1_000
+A_WEIGHT, A_CELL = 60, 8  # bytes of a local weight, and of a covariance of two
+
+
+def parse_size(text: str) -> int:
+    """Bytes, of a text such as 2GB.
+
+    Examples
+    --------
+    >>> parse_size("2GB"), parse_size("750 MB"), parse_size("1.5g")
+    (2000000000, 750000000, 1500000000)
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
+    if found is None or float(found[1]) == 0:
+        raise ValueError(f"{text!r} is no size of memory: write it as 2GB or 750MB")
+    return round(float(found[1]) * UNITS[found[2]])
+
+
+def shown_size(count: float) -> str:
+    """Bytes as people write them.
+
+    Examples
+    --------
+    >>> shown_size(2_310_000_000), shown_size(14_200_000)
+    ('2.31 GB', '14 MB')
+    """
+    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+def count_shards(layout: Layout, rows: int, clients: int, memory: int, n_jobs: int) -> int:
+    """How many shards there must be for so many to be worked on at once.
+
+    Parameters
+    ----------
+    layout
+        What a row holds.
+    rows, clients
+        How many there are.
+    memory
+        Bytes that may be taken.
+    n_jobs
+        How many shards are worked on at once.
+    """
+    a_row = layout.dtype.itemsize + bytes_a_row(layout.encoder, rows / max(1, clients))
+    room = (memory - BASE) / n_jobs
+    # Shards are not quite of one size.
+    needed = int(1.2 * rows * a_row / room) + 1 if room > 0 else MOST_SHARDS + 1
+    if needed > MOST_SHARDS:
+        least = BASE + n_jobs * 1.2 * rows * a_row / MOST_SHARDS
+        raise ValueError(
+            f"{shown_size(memory)} of memory are too little for {rows:,} rows of {clients:,} "
+            f"clients: give --memory {shown_size(1.1 * least).replace(' ', '')} or more"
+        )
+    return min(needed, max(1, clients))
+
+
+def batch_rows(memory: int) -> int:
+    """How many rows to predict at once."""
+    if memory < BASE + LEAST_BATCH * A_PREDICTED_ROW:
+        raise ValueError(
+            f"{shown_size(memory)} of memory are too little: give --memory "
+            f"{shown_size(1.1 * BASE).replace(' ', '')} or more"
+        )
+    return min(BATCH, (memory - BASE) // A_PREDICTED_ROW)
+
+
+def bytes_a_row(encoder: Encoder, rows_a_client: float) -> float:
+    """How much memory a row takes while its shard is solved."""
+    columns = encoder.global_columns, encoder.local_columns
+    shared, own = (
+        1.0 + (len(side) if ViewColumns.of(side).sparse else sum(one.width for one in side))
+        for side in columns
+    )
+    # A client has weights for features that it was seen with, and no more.
+    weights = min(encoder.width_local + 1, own * rows_a_client)
+    of_client = weights * A_WEIGHT + weights * (weights + 1) / 2 * A_CELL
+    return A_ROW + AN_ENTRY * (shared + own) + of_client / rows_a_client
+
+
+def peak_memory() -> int:
+    """The most memory that this process ever had, in bytes."""
+    import resource
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(most) * (1 if sys.platform == "darwin" else 1024)
+
+
+def free_memory() -> int:
+    """How much memory is free, in bytes; a modest guess where the system does not tell."""
+    try:
+        with open("/proc/meminfo", encoding="utf-8") as file:
+            lines = dict(line.split(":", 1) for line in file)
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError):
+        return 4 * 10**9

@@ -1,0 +1,193 @@
+"""fit, evaluate and predict on tables of several files, from end to end."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedres
+from fedres.cluster.fit_parts import ColumnRoles, fit_parts
+from fedres.cluster.memory import count_shards, parse_size
+from fedres.cluster.shards import Layout
+from fedres.cluster.table_parts import TableParts
+from test_cluster import events
+from test_table_commands import run
+
+COLUMNS = ["--client", "user", "--label", "y", "--categorical", "code", "--local", "genres,age"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A table in three files and in one, a model of each, and rows that they never saw."""
+    folder = tmp_path_factory.mktemp("large")
+    frame = events(rows=1500, clients=60)
+    new = events(rows=300, clients=70, seed=0)
+    parts = folder / "parts"
+    parts.mkdir()
+    for number, part in enumerate(np.array_split(np.arange(len(frame)), 3)):
+        frame.iloc[part].to_parquet(parts / f"day-{number}.parquet", index=False)
+    frame.to_parquet(folder / "whole.parquet", index=False)
+    fresh = folder / "new"
+    fresh.mkdir()
+    for number, part in enumerate(np.array_split(np.arange(len(new)), 2)):
+        new.iloc[part].to_parquet(fresh / f"day-{number}.parquet", index=False)
+    new.to_parquet(folder / "new.parquet", index=False)
+    run("fit", folder / "whole.parquet", *COLUMNS, "--shared", "linear", "--out", folder / "one")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def large(folder):
+    """What is printed when the table is fitted in three shards."""
+    found = fit_parts(
+        TableParts.find(str(folder / "parts"), ["code", "user"]),
+        ColumnRoles("user", "y"),
+        folder / "model",
+        memory=2 * 10**9,
+        parameters={"categorical_features": ["code"], "local_features": ["genres", "age"]},
+        shards=3,
+    )
+    assert found.shards == 3
+    return found
+
+
+def test_the_folder_of_a_table_in_shards_predicts_what_that_of_one_in_memory_does(folder, large):
+    one, other = (fedres.load_model(folder / name) for name in ("one", "model"))
+    assert {*one.clients_} == {*other.clients_}
+    assert one.encoder_.names_local == other.encoder_.names_local
+    np.testing.assert_allclose(one.global_model_.weights, other.global_model_.weights, atol=1e-4)
+    for id_ in one.clients_:
+        theirs, ours = one.local_models_[id_], other.local_models_[id_]
+        assert [*theirs.names] == [*ours.names]
+        np.testing.assert_allclose(ours.weights, theirs.weights, atol=1e-4)
+        assert ours.constant == pytest.approx(theirs.constant, abs=1e-4)
+    new = pd.read_parquet(folder / "new.parquet").drop(columns="y")
+    np.testing.assert_allclose(one.predict(new), other.predict(new), atol=1e-3)
+
+
+def test_one_client_is_read_from_the_folder_of_many(folder, large):
+    whole = fedres.load_model(folder / "model")
+    own = fedres.load_model(folder / "model", client="u7")
+    assert own.local_models_["u7"].table().equals(whole.local_models_["u7"].table())
+
+
+def test_evaluate_says_of_batches_what_it_says_of_a_table(folder, large, capsys):
+    whole = json.loads(run("evaluate", folder / "model", folder / "new.parquet", "--json"))
+    parts = json.loads(run("evaluate", folder / "model", folder / "new", "--json"))
+    small = json.loads(
+        run("evaluate", folder / "model", folder / "new.parquet", "--memory", "1GB", "--json")
+    )
+    assert parts == pytest.approx(whole)
+    assert small == pytest.approx(whole)
+    assert whole["unseen_clients"] > 0
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_predict_writes_of_batches_what_it_writes_of_a_table(folder, large, tmp_path, ending):
+    read = pd.read_csv if ending == "csv" else pd.read_parquet
+    outs = [tmp_path / f"{name}.{ending}" for name in ("whole", "parts")]
+    run("predict", folder / "model", folder / "new.parquet", "--out", outs[0])
+    run("predict", folder / "model", folder / "new", "--out", outs[1])
+    whole, parts = map(read, outs)
+    pd.testing.assert_frame_equal(whole, parts)
+
+
+def test_inspect_shows_a_model_that_was_fitted_in_shards(folder, large):
+    assert json.loads(run("inspect", folder / "model", "--json"))["clients"] == 60
+    with pytest.raises(AttributeError, match=r"in shards it keeps none"):
+        fedres.load_model(folder / "model").predict_interval(
+            pd.read_parquet(folder / "new.parquet").drop(columns="y")
+        )
+
+
+def test_fit_reads_csv_files_and_says_what_memory_it_took(folder, tmp_path):
+    frame = pd.read_parquet(folder / "whole.parquet").assign(
+        user=lambda t: t.user.str[1:].astype(int), y=lambda t: np.where(t.y > 5, "high", "low")
+    )
+    for number in range(2):
+        frame.iloc[number::2].to_csv(tmp_path / f"day-{number}.csv", index=False)
+    found = json.loads(
+        run("fit", tmp_path / "day-*.csv", *COLUMNS, "--out", tmp_path / "model", "--json")
+    )
+    assert found["rows"] == 1500
+    assert found["peak_memory_bytes"] > 10**7
+    model = fedres.load_model(tmp_path / "model")
+    assert model.classes_.tolist() == ["high", "low"]
+    assert {*model.clients_} == {*frame.user}
+
+
+def test_sgd_in_shards_learns(folder, tmp_path):
+    found = json.loads(
+        run("fit", folder / "whole.parquet", *COLUMNS, "--solver", "sgd", "--memory", "2GB",
+            "--method", "fedres", "--out", tmp_path / "model", "--json")
+    )  # fmt: skip
+    measured = json.loads(run("evaluate", tmp_path / "model", folder / "whole.parquet", "--json"))
+    assert measured["rmse"] < 0.8 * found["methods"]["constant"]["rmse"]
+    one = fedres.load_model(folder / "one")
+    again = one.set_params(
+        solver="sgd", shared="linear", **{k: found[k] for k in ("eta", "shrinkage", "passes")}
+    ).fit(
+        pd.read_parquet(folder / "whole.parquet").drop(columns="y"),
+        pd.read_parquet(folder / "whole.parquet").y,
+    )
+    other = fedres.load_model(tmp_path / "model")
+    np.testing.assert_allclose(
+        again.global_model_.weights, other.global_model_.weights, rtol=1e-4, atol=1e-6
+    )
+
+
+def fails(*arguments):
+    with pytest.raises(ValueError, match=r".") as error:
+        run(*arguments)
+    return str(error.value)
+
+
+def test_mistakes_are_told_in_a_sentence(folder, tmp_path):
+    fit = ["--client", "user", "--label", "y", "--out", tmp_path / "model"]
+    parts = folder / "parts"
+    assert "there are no files" in fails("fit", tmp_path / "none-*.parquet", *fit)
+    assert "there are no files" in fails("fit", tmp_path, *fit)
+    assert "no size of memory" in fails("fit", parts, *fit, "--memory", "much")
+    assert "too little" in fails("fit", parts, *fit, "--memory", "100MB")
+    assert "--shared trees needs all rows" in fails("fit", parts, *fit, "--shared", "trees")
+    assert "no column 'z' for the label" in fails("fit", parts, *fit[:2], "--label", "z", *fit[4:])
+    assert "both column 'y'" in fails("fit", parts, "--client", "y", *fit[2:])
+    frame = pd.read_parquet(folder / "whole.parquet")
+    for name, other, words in (
+        ("columns", frame.drop(columns="age"), "no column 'age'"),
+        ("kinds", frame.assign(age="old"), "of different kinds"),
+        ("labels", frame.assign(y=[f"t{k}" for k in range(len(frame))]), "different texts"),
+        ("clients", frame.assign(user=frame.user.where(frame.index > 0)), "for its client"),
+        ("empty", frame[:0], "hold no rows"),
+    ):
+        part = tmp_path / name
+        part.mkdir()
+        other.to_parquet(part / "b.parquet")
+        if name in ("columns", "kinds"):
+            frame.to_parquet(part / "a.parquet")
+        assert words in fails("fit", part, *fit)
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "a.parquet").write_bytes(b"PAR1 and nothing else")
+    assert "damaged" in fails("fit", tmp_path / "damaged", *fit)
+    assert not (tmp_path / "model").exists()
+    assert not list(tmp_path.glob(".model-shards-*"))
+
+
+def test_a_full_disk_is_told(folder, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fedres.cluster.shards.ShardWriter.add", full)
+    words = fails("fit", folder / "parts", *COLUMNS, "--out", tmp_path / "model")
+    assert words.startswith("the disk of")
+    assert words.endswith("larger one")
+
+
+def test_less_memory_makes_more_shards(large):
+    most = {"genres": 2, "city": 1, "code": 1}
+    layout = Layout(large.encoder, large.model._labels, most, are_numbers=False)
+    counts = [
+        count_shards(layout, 10**7, 10**6, parse_size(size), 2) for size in ("8GB", "4GB", "2GB")
+    ]
+    assert counts[0] < counts[1] < counts[2]
