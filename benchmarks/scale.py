@@ -25,7 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fedres.cluster import shard_bayes, shard_sgd
-from fedres.cluster.fit_parts import ColumnRoles, prepare_parts, some_rows
+from fedres.cluster.client_sample import some_rows
+from fedres.cluster.fit_parts import ColumnRoles, prepare_parts
 from fedres.cluster.memory import parse_size
 from fedres.cluster.table_parts import TableParts
 from fedres.tables.arrow import Arrow
@@ -33,6 +34,7 @@ from fedres.tables.empirical_bayes import find_all_variances, labels_of
 from fedres.tables.online_models import OnlineModels
 
 NUMBERS, CATEGORIES = 10, (3, 4, 5, 6, 8, 12, 20, 50, 100, 200)
+LOCAL = "x0,k0"  # the columns that clients' own models see
 FILE = 1_000_000  # rows
 IN_MEMORY = 1_000_000  # rows of a table that is fitted in memory, too
 READS = 200
@@ -63,9 +65,15 @@ def generate(folder, rows, seed=0):
 
 
 def fit(table, out, *options, limit=None):
-    """Run the command: seconds of wall and CPU, peak GB, and what it printed."""
-    command = [sys.executable, "-c", "from fedres.cli import main; main()", "fit", str(table)]
-    command += ["--client", "user", "--label", "y", "--out", str(out), "--json", *options]
+    """`fedres fit`: what `run` returns."""
+    roles = ["--client", "user", "--label", "y", "--local", LOCAL]
+    return run("fit", table, *roles, "--out", out, *options, limit=limit)
+
+
+def run(*arguments, limit=None):
+    """Run a command: seconds of wall and CPU, peak GB, and what it printed."""
+    command = [sys.executable, "-c", "from fedres.cli import main; main()"]
+    command += [*map(str, arguments), "--json"]
 
     def limited():
         if limit is not None:
@@ -106,7 +114,8 @@ def spent(call):
 def passes(events, folder):
     """Rows a CPU second of both solvers, on the same encoded rows in four shards and in memory."""
     folder.mkdir()
-    roles, parameters = ColumnRoles("user", "y"), {"shared": "linear"}
+    roles = ColumnRoles("user", "y")
+    parameters = {"shared": "linear", "local_features": LOCAL.split(",")}
     prepared = prepare_parts(
         TableParts.find(str(events)), roles, folder, memory=10**10, shards=4, parameters=parameters
     )
@@ -122,6 +131,10 @@ def passes(events, folder):
         for shard in shards:
             state = shard_sgd.learn_shard(shard, problem, state, 0.3, rng)
 
+    learn_shards()  # compiles
+    for shard in shards:
+        shard.path("stream").unlink()
+        shard.path("local").unlink()
     first, again = spent(learn_shards), spent(learn_shards)
     models = OnlineModels(shape)
     laid_out = spent(lambda: models.rows(data.x_global, data.x_local, data.client))
@@ -161,7 +174,7 @@ def main(rows, memory):
         table.add_column(column, justify="right" if column != "what" else "left")
 
     def add(what, count, wall, cpu, peak, found):
-        error = found["methods"]["fedres"]["rmse"]
+        error = found["rmse"] if "rmse" in found else found["methods"]["fedres"]["rmse"]
         cells = (f"{count:,}", f"{wall:.0f}", f"{cpu:.0f}", f"{count / cpu:,.0f}")
         table.add_row(what, *cells, f"{peak:.2f}", f"{error:.4f}")
 
@@ -174,13 +187,15 @@ def main(rows, memory):
         console.print(f"generated in {perf_counter() - began:.0f} s: {size:.2f} GB of Parquet")
         limit = parse_size(memory)
         pattern = events / "*.parquet"
-        add(f"in shards, {memory}", rows, *fit(pattern, out, "--memory", memory, limit=limit))
+        within = "--memory", memory
+        add(f"fit in shards, {memory}", rows, *fit(pattern, out, *within, limit=limit))
+        add("evaluate likewise", rows, *run("evaluate", out, pattern, *within, limit=limit))
         median, worst = one_client(out, rows // 10)
         if rows <= IN_MEMORY:
             whole = Path(folder) / "whole.parquet"
             parquet.write_table(parquet.read_table(events), whole)
             found = fit(whole, Path(folder) / "other", "--shared", "linear")
-            add("in memory", rows, *found)
+            add("fit in memory", rows, *found)
             passes(events, Path(folder) / "shards")
     console.print(table)
     console.print(f"one client's model: {median:.1f} ms, at worst {worst:.1f} ms")

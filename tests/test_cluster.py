@@ -8,13 +8,16 @@ from sklearn.utils import check_random_state
 from fedres import FedResClassifier, FedResRegressor
 from fedres.cluster import shard_bayes, shard_sgd
 from fedres.cluster.client_keys import keys_of
+from fedres.cluster.client_sample import some_rows
 from fedres.cluster.local_parts import read_part
 from fedres.cluster.shards import Layout, ShardWriter, open_shards
 from fedres.cluster.sketches import TableSketch
 from fedres.tables.columns import Number
+from fedres.tables.empirical_bayes import Variances, solve_all
 from fedres.tables.encoder import Encoder
 from fedres.tables.online_models import ModelShape, OnlineModels
 from fedres.tables.sgd_tuning import Trial, tune_and_train
+from fedres.tables.weight_groups import Groups
 
 FEATURES = ["age", "size", "day", "genres", "city", "code"]
 
@@ -185,8 +188,7 @@ def test_bayes_on_shards_finds_the_weights_of_bayes_in_memory(tmp_path, task, wi
     shards = dealt(frame, tmp_path, 3, model.encoder_, model._labels)
     known = model._posterior
     variances = [
-        shard_bayes.Variances(of, noise, of)
-        for of, noise in zip(known.variances, known.noise, strict=True)
+        Variances(of, noise, of) for of, noise in zip(known.variances, known.noise, strict=True)
     ]
     problem = shard_bayes.BayesProblem(
         model.encoder_, model._models.settings, known.groups, variances
@@ -201,3 +203,18 @@ def test_bayes_on_shards_finds_the_weights_of_bayes_in_memory(tmp_path, task, wi
         columns, weights = model._models.client(number)
         theirs = dict(zip(columns.tolist(), weights[0].tolist(), strict=True))
         assert ours[id_] == pytest.approx(theirs, abs=1e-4)
+
+
+def test_a_column_that_varies_in_one_shard_alone_counts_in_all(tmp_path):
+    frame = events(rows=300, clients=12)
+    number = frame.user.str[1:].astype(int)
+    frame["age"] = np.where(number == 3, frame.age, 30.0 + number)
+    shards = dealt(frame, tmp_path, 3)
+    encoder = shards[0].layout.encoder
+    shape = ModelShape(encoder.width_global, encoder.width_local)
+    groups = Groups.of(encoder.global_columns, encoder.local_columns)
+    known = Variances(np.full(len(groups.names), 0.1), 0.5, np.ones(len(groups.names)))
+    data = some_rows(shards, encoder, len(frame))
+    _, (whole,) = solve_all(shape, data, groups, [known], 0)
+    problem = shard_bayes.BayesProblem(encoder, shape, groups, [known])
+    np.testing.assert_allclose(shard_bayes.solve(shards, problem)[0], whole.w_global, atol=1e-6)

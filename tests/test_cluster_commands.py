@@ -108,8 +108,10 @@ def test_fit_reads_csv_files_and_says_what_memory_it_took(folder, tmp_path):
     for number in range(2):
         frame.iloc[number::2].to_csv(tmp_path / f"day-{number}.csv", index=False)
     found = json.loads(
-        run("fit", tmp_path / "day-*.csv", *COLUMNS, "--out", tmp_path / "model", "--json")
-    )
+        run("fit", tmp_path / "day-*.csv", *COLUMNS, "--time", "day", "--out", tmp_path / "model",
+            "--json")
+    )  # fmt: skip
+    assert found["held_out"] == "last rows of each client"
     assert found["rows"] == 1500
     assert found["peak_memory_bytes"] > 10**7
     model = fedres.load_model(tmp_path / "model")
@@ -174,14 +176,22 @@ def test_mistakes_are_told_in_a_sentence(folder, tmp_path):
     assert not list(tmp_path.glob(".model-shards-*"))
 
 
-def test_a_full_disk_is_told(folder, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(28, "No space left on device"), "the disk of"),
+        (MemoryError(), "there is less memory than the 2.00 GB"),
+    ],
+)
+def test_a_full_disk_and_full_memory_are_told(folder, tmp_path, monkeypatch, error, words):
     def full(*_):
-        raise OSError(28, "No space left on device")
+        raise error
 
     monkeypatch.setattr("fedres.cluster.shards.ShardWriter.add", full)
-    words = fails("fit", folder / "parts", *COLUMNS, "--out", tmp_path / "model")
-    assert words.startswith("the disk of")
-    assert words.endswith("larger one")
+    out = tmp_path / "model"
+    told = fails("fit", folder / "parts", *COLUMNS, "--memory", "2GB", "--out", out)
+    assert told.startswith(words)
+    assert not list(tmp_path.iterdir())
 
 
 def test_less_memory_makes_more_shards(large):

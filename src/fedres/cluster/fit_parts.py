@@ -19,6 +19,7 @@ import numpy as np
 
 from fedres.cluster import shard_bayes, shard_sgd
 from fedres.cluster.client_keys import keys_of, uniform
+from fedres.cluster.client_sample import ClientSample, some_rows
 from fedres.cluster.local_parts import GlobalState
 from fedres.cluster.memory import count_shards, shown_size
 from fedres.cluster.model_writer import write_model
@@ -26,7 +27,7 @@ from fedres.cluster.row_progress import with_rate
 from fedres.cluster.shards import Layout, Shard, ShardWriter, open_shards
 from fedres.cluster.sketches import TableSketch
 from fedres.cluster.table_parts import TableParts
-from fedres.core.types import F64, Matrix
+from fedres.core.types import F64
 from fedres.simulation.parallel import count_cores
 from fedres.tables.arrow import TooWideError
 from fedres.tables.cell_values import as_floats
@@ -36,7 +37,7 @@ from fedres.tables.judging import compare_on_table, estimator_for
 from fedres.tables.labels import ClassLabels
 from fedres.tables.online_models import ModelShape
 from fedres.tables.read_table import Table, refuse_two_roles
-from fedres.tables.sgd_tuning import DEFAULT, Encoded, of_some_clients, or_default
+from fedres.tables.sgd_tuning import DEFAULT, of_some_clients, or_default
 from fedres.tables.table_comparison import TableComparison, Task
 
 if TYPE_CHECKING:
@@ -193,43 +194,6 @@ def prepare_parts(
     return PreparedParts(parted, _table(sample.frames(), roles, sketch), model, clients)
 
 
-class ClientSample:
-    """All rows of some clients, about so many of so many rows.
-
-    A client is in the sample or not by a number of its own. Should a few clients have so many rows
-    that the sample grows too large, it is thinned out.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> sample = ClientSample(most=4, rows=10)
-    >>> numbers = np.repeat([0.1, 0.3, 0.5], [2, 7, 1])  # three clients, one with most rows
-    >>> sample.add(numbers, pd.DataFrame({"row": range(10)}))
-    >>> pd.concat(sample.frames())["row"].tolist()
-    [0, 1]
-    """
-
-    def __init__(self, most: int, rows: int) -> None:
-        self._most, self._share = most, min(1.0, most / rows)
-        self._parts: list[tuple[F64, pd.DataFrame]] = []
-
-    def add(self, numbers: F64, frame: "pd.DataFrame") -> None:
-        """Take in rows, given the number of each one's client."""
-        self._parts.append((numbers, frame))
-        self._parts[-1:] = self._thinned(self._parts[-1:])
-        while sum(len(part) for _, part in self._parts) > 2 * self._most:
-            self._share /= 2
-            self._parts = self._thinned(self._parts)
-
-    def frames(self) -> "list[pd.DataFrame]":
-        """The rows."""
-        return [frame for _, frame in self._parts]
-
-    def _thinned(self, parts: Any) -> "list[tuple[F64, pd.DataFrame]]":
-        kept = ((numbers < self._share, numbers, frame) for numbers, frame in parts)
-        return [(numbers[here], frame[here]) for here, numbers, frame in kept if here.any()]
-
-
 def _say_if_uneven(shards: Sequence[Shard]) -> None:
     """Warn of a shard that is far larger than others, since a client is in one."""
     rows = np.array([shard.rows for shard in shards])
@@ -374,7 +338,7 @@ def fit_parts(
     """
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
     with (
-        _said_if_full(out),
+        _said_if_full(out, memory),
         TemporaryDirectory(prefix=f".{out.name}-shards-", dir=out.absolute().parent) as folder,
     ):
         prepared = prepare_parts(
@@ -421,36 +385,6 @@ def _read(
     return with_rate(batches, parts.count() if total is None else total, progress)
 
 
-def some_rows(shards: Sequence[Shard], encoder: Encoder, enough: int) -> Encoded:
-    """The rows of the first shards, so many or more: clients are in them by chance."""
-    from scipy import sparse
-
-    some, rows = [], 0
-    for shard in shards:
-        some.append(shard.encoded(encoder))
-        rows += shard.rows
-        if rows >= enough:
-            break
-    if len(some) == 1:
-        return some[0]
-
-    def together(side: str) -> Matrix:
-        each = [getattr(one, side) for one in some]
-        if sparse.issparse(each[0]):
-            return sparse.csr_array(sparse.vstack(each, format="csr"))
-        return np.concatenate(each)
-
-    clients = [int(one.client.max()) + 1 for one in some]
-    first = np.cumsum([0, *clients[:-1]])
-    return Encoded(
-        together("x_global"),
-        together("x_local"),
-        np.concatenate([one.y for one in some], axis=1),
-        np.concatenate([one.client + a for one, a in zip(some, first, strict=True)]),
-        some[0].limits,
-    )
-
-
 def _table(sample: "list[pd.DataFrame]", roles: ColumnRoles, sketch: TableSketch) -> Table:
     """The rows of some clients as a table in memory."""
     import pandas as pd
@@ -479,10 +413,15 @@ def _refuse_full_disk(folder: Path, layout: Layout, rows: int) -> None:
 
 
 @contextmanager
-def _said_if_full(out: Path) -> Iterator[None]:
-    """Say in a sentence that the disk is full, should it be."""
+def _said_if_full(out: Path, memory: int) -> Iterator[None]:
+    """Say in a sentence that the disk or the memory is full, should it be."""
     try:
         yield
+    except MemoryError:
+        raise ValueError(
+            f"there is less memory than the {shown_size(memory)} that may be taken: give a smaller "
+            "--memory"
+        ) from None
     except OSError as error:
         if error.errno != ENOSPC:
             raise
