@@ -62,7 +62,7 @@ class Node:
 
     def fault(self, now: float) -> float:
         """Rest, each time for longer; the seconds."""
-        seconds = min(FIRST_REST * 2 ** min(self.faults, 20), LONGEST_REST)
+        seconds = min(FIRST_REST * 2.0 ** min(self.faults, 20), LONGEST_REST)
         self.faults, self.rests_until = self.faults + 1, now + seconds
         return seconds
 
