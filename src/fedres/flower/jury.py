@@ -52,7 +52,7 @@ def held(record: Record) -> bool:
     return much or (record.harm > HARM and record.pull > PULL)
 
 
-class Rows(NamedTuple):
+class JuryRows(NamedTuple):
     """The newest rows of a client."""
 
     x_global: Matrix
@@ -96,16 +96,16 @@ class Jury:
     def __init__(self, loss: Loss, targets: Callable[[F32], F32] = _as_it_is) -> None:
         self._loss, self._targets = loss, targets
         self.scale = 0.0  # the largest median loss so far
-        self.heard: dict[str, Rows] = {}
+        self.heard: dict[str, JuryRows] = {}
 
     def hear(self, client: str, upload: Upload) -> None:
         """Keep the newest rows of a client."""
-        rows = Rows(upload.x_global, upload.residual, upload.y)
+        rows = JuryRows(upload.x_global, upload.residual, upload.y)
         before = self.heard.pop(client, None)
         if before is not None and len(upload.y) < ROWS:
-            rows = Rows(*(_stacked([old, new]) for old, new in zip(before, rows, strict=True)))
+            rows = JuryRows(*(_stacked([old, new]) for old, new in zip(before, rows, strict=True)))
         # A copy: a view would keep the whole upload.
-        self.heard[client] = Rows(*(part[-ROWS:].copy() for part in rows))
+        self.heard[client] = JuryRows(*(part[-ROWS:].copy() for part in rows))
         if len(self.heard) > KEPT:
             del self.heard[next(iter(self.heard))]
 
@@ -142,7 +142,7 @@ class Jury:
         model.squares[:] = squares + np.float32(share**2) * (model.squares - squares)
         return float(share)
 
-    def _judges(self, client: str, records: Mapping[str, Record]) -> list[Rows]:
+    def _judges(self, client: str, records: Mapping[str, Record]) -> list[JuryRows]:
         """Rows of the clients heard last, but for that one and those that are held back."""
         others = (
             self.heard[name]
@@ -151,7 +151,7 @@ class Jury:
         )
         return list(islice(others, MOST))
 
-    def _losses(self, model: OutputModels, judges: list[Rows]) -> F64:
+    def _losses(self, model: OutputModels, judges: list[JuryRows]) -> F64:
         """Mean loss of each judge."""
         x, residual, y = (_stacked(list(parts)) for parts in zip(*judges, strict=True))
         joint = model.clip(model.f(x) + residual.reshape(len(y), -1).T)
@@ -160,11 +160,11 @@ class Jury:
         means: F64 = np.add.reduceat(losses, np.cumsum(counts) - counts) / counts
         return means
 
-    def _pull(self, model: OutputModels, upload: Upload, judges: list[Rows]) -> float:
+    def _pull(self, model: OutputModels, upload: Upload, judges: list[JuryRows]) -> float:
         """The loss of an upload's rows, as a share of what a constant has on the judges' rows."""
         wanted = self._targets(np.concatenate([rows.y for rows in judges]))
         ignorant = float(self._loss.value(self._constant(wanted), wanted).mean())
-        own = self._losses(model, [Rows(upload.x_global, upload.residual, upload.y)])[0]
+        own = self._losses(model, [JuryRows(upload.x_global, upload.residual, upload.y)])[0]
         return float(own / ignorant) if ignorant else 0.0
 
     def _constant(self, wanted: F32) -> F32:

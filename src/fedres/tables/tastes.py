@@ -25,7 +25,7 @@ from fedres.tables.empirical_bayes import (
     ENOUGH_ERRORS,
     LEVELS,
     NOTHING,
-    Labels,
+    OutputLabels,
     Solution,
     Variances,
     find_all_variances,
@@ -160,7 +160,9 @@ class TasteArrow(Arrow):
 class Turns:
     """Both sides in turns, on kept rows only; `strength` may change between turns."""
 
-    def __init__(self, arrow: TasteArrow, labels: Labels, variances: Variances, kept: F64) -> None:
+    def __init__(
+        self, arrow: TasteArrow, labels: OutputLabels, variances: Variances, kept: F64
+    ) -> None:
         self.arrow, self.labels, self.kept = arrow, labels, kept
         self.variances = variances  # without tastes
         self.w_global, self.w_local = np.zeros(arrow.width), np.zeros(arrow.slots)
