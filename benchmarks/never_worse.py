@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 import fedres
 from fedres.core.theory import mixture_bound
 from fedres.report.names import NAMES
-from fedres.report.plots import clients_plot, loss_plot, styled
+from fedres.report.plots import clients_plot, log_scale, loss_plot, styled
 from fedres.simulation.comparison import COMPARED, MARGIN
 from fedres.simulation.regret import rows_seen
 from stored_results import filled
@@ -75,7 +75,8 @@ def regret_figure(seeds: int) -> Figure:
         axes.axhline(BOUND, color="#dc2626", lw=1.2, label=f"bound, 2 log 6 = {BOUND:.2f}")
         axes.axhline(0, color="black", lw=0.6)
         axes.set(title=f"usps, 50 clients, round-trip delay {delay}")
-        axes.set(xscale="log", xlabel="round (samples seen by each client)")
+        log_scale(axes, "x")
+        axes.set(xlabel="round (samples seen by each client)")
     figure.axes[0].set_ylabel("loss so far over that of the best expert")
     figure.axes[0].legend(loc="lower left")
     return figure

@@ -18,9 +18,11 @@ MODULES = {  # a title, and where not all names are for users, those that are
     "fedres.core.theory": (
         "Bounds of the paper",
         (
+            "Problem",
             "bandit_bound",
             "erm_bound",
             "explore_every",
+            "mixture_bound",
             "sgd_bound",
             "sgd_full_bound",
             "sgd_step_size",

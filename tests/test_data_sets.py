@@ -16,13 +16,13 @@ from fedres.simulation import data_files as files
 from fedres.simulation import dataset
 from fedres.simulation import known_sets as sets
 from fedres.simulation.dataset import load_data
-from fedres.simulation.known_sets import SETS, Known, SetFiles
+from fedres.simulation.known_sets import SETS, KnownSet, SetFiles
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 TEXT = "3 1:0.5 3:-1\n1 2:0.25\n3 1:1 2:2 3:3\n"
 X = np.float32([[0.5, 0, -1], [0, 0.25, 0], [1, 2, 3]])
 Y = [3, 1, 3]
-TINY = Known(
+TINY = KnownSet(
     "tiny",
     (3, 2),
     3,
@@ -332,8 +332,10 @@ def test_what_to_do_where_a_set_is_absent(folder, monkeypatch):
 
 
 def test_the_sample_of_sensorless_says_so(folder, monkeypatch):
-    monkeypatch.setitem(SETS, "big", Known("big", (9,), 3, 2, "these tests", sample="small"))
-    monkeypatch.setitem(SETS, "small", Known("small", (3,), 3, 2, "these tests", note="a sample"))
+    monkeypatch.setitem(SETS, "big", KnownSet("big", (9,), 3, 2, "these tests", sample="small"))
+    monkeypatch.setitem(
+        SETS, "small", KnownSet("small", (3,), 3, 2, "these tests", note="a sample")
+    )
     write(folder / "small.train.libsvm")
     found = load_data("big")
     assert (found.name, found.note) == ("small", "a sample")
@@ -343,7 +345,7 @@ def test_the_sample_of_sensorless_says_so(folder, monkeypatch):
 
 
 def test_unscaled_features_are_the_last_resort(folder, monkeypatch):
-    known = Known(
+    known = KnownSet(
         "raw",
         (3,),
         3,
@@ -433,7 +435,7 @@ def test_get_does_not_keep_what_is_broken(folder, site, cache):
 
 def test_get_checks_the_hash(folder, site, cache, monkeypatch):
     downloads = {"tiny.scale": "md5:" + 32 * "0"}
-    known = Known("tiny", (3,), 3, 2, "these tests", (SetFiles(("tiny.scale",)),), downloads)
+    known = KnownSet("tiny", (3,), 3, 2, "these tests", (SetFiles(("tiny.scale",)),), downloads)
     monkeypatch.setitem(SETS, "tiny", known)
     write(site / "tiny.scale")
     assert "does not match" in str(fedres("data", "get", "tiny").exception)

@@ -52,6 +52,7 @@ def test_local_models_are_eliminated_exactly():
     x = rng.normal(size=(len(client), 5)).astype(np.float32)
     x[rng.random(x.shape) < 0.3] = 0
     y, weight = rng.normal(size=len(client)), rng.uniform(0.5, 2, len(client))
+    weight[[1, 4, 20, 40]] = 0
     data = Encoded(x, x, y[None].astype(np.float32), client, (-3.0, 3.0))
     numbers = [Number(f"x{j}", 0.0, 1.0, False) for j in range(5)]
     groups = Groups.of(numbers, numbers)
@@ -66,10 +67,21 @@ def test_local_models_are_eliminated_exactly():
     ridge = np.concatenate(
         [np.append(ridges, 0)[groups.of_global], np.tile(ridges[groups.of_local], 12)]
     )
-    w = np.linalg.solve(both.T @ (weight[:, None] * both) + np.diag(ridge), both.T @ (weight * y))
+    precision = both.T @ (weight[:, None] * both) + np.diag(ridge)
+    w = np.linalg.solve(precision, both.T @ (weight * y))
     np.testing.assert_allclose(w_global, w[:6], rtol=1e-5)
     of_slot = np.repeat(np.arange(12), np.diff(arrow.rows.first_slot))
     np.testing.assert_allclose(w_local, w[6:].reshape(12, 6)[of_slot, arrow.columns], atol=1e-6)
+    side = arrow.covariance(arrow.draws(0), np.zeros((6, 6)), 1e-10)
+    at = np.append(np.arange(6), 6 + of_slot * 6 + arrow.columns)
+    expected = np.linalg.inv(precision)[np.ix_(at, at)]
+    np.testing.assert_allclose(np.append(side.global_, side.local), expected.diagonal(), rtol=1e-5)
+    for i in (0, 4):  # a block of rows, and one of weights
+        mine = np.flatnonzero(of_slot == i)
+        own = np.zeros((len(mine), len(mine)))
+        own[np.tril_indices(len(mine))] = side.blocks[arrow.corner[i] : arrow.corner[i + 1]]
+        own = np.tril(own + side.root_local[mine] @ side.root_local[mine].T)
+        np.testing.assert_allclose(own, np.tril(expected[np.ix_(6 + mine, 6 + mine)]), atol=1e-6)
 
 
 def rmse(a, b):

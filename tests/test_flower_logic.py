@@ -14,7 +14,6 @@ from fedres.core.compiled import compiled
 from fedres.core.losses import LOGISTIC, SQUARED
 from fedres.core.messages import GlobalModel, Upload
 from fedres.core.models import LinearModel, batch_of
-from fedres.core.one_against_all import OutputModels
 from fedres.core.parties import Client, Server
 from fedres.core.primitives import view_of
 from fedres.core.receipts import number_of
@@ -25,8 +24,7 @@ from fedres.core.views import client_rows
 from fedres.flower import run_folder
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.client_state import ClientState
-from fedres.flower.jury import Jury, held
-from fedres.flower.members import Member
+from fedres.flower.jury import Jury
 from fedres.flower.memory import STATE
 from fedres.flower.row_by_row import apply_rows
 from fedres.flower.run_folder import CHECKPOINT, give_order, read_log, read_run
@@ -1055,34 +1053,6 @@ def test_the_jury_compares_with_the_best_constant_of_each_output(loss):
     losses = [loss.value(best + np.float32(step), wanted).mean(axis=1) for step in (-0.1, 0, 0.1)]
     assert (losses[1] < losses[0]).all()
     assert (losses[1] < losses[2]).all()
-
-
-@pytest.mark.parametrize("kind", [np.asarray, csr_array])
-def test_the_jury_knows_who_contradicts_the_others(kind):
-    rng, jury, members = np.random.default_rng(0), Jury(SQUARED), {}
-    for name in "abcdef":
-        x = rng.normal(size=(40, 3)).astype(np.float32)
-        y = np.sign(x[:, 0] + 0.5 * rng.normal(size=40)).astype(np.float32)
-        lies = {"e": -y, "f": rng.permutation(y)}.get(name, y)
-        members[name] = Member()
-        rows = Upload(0, 0, 0, kind(x), np.zeros(40, np.float32), lies)
-        if name < "d":
-            jury.hear(name, rows)
-        else:
-            model = OutputModels(1, 3, SETTINGS.rule, SETTINGS.rule.step)
-            jury.apply(model, name, members, rows, lambda: None)
-    third = {name: 3 * members[name].accord for name in "def"}  # two harmless ones count, too
-    assert third["d"] > 0.8
-    assert third["e"] < -0.8
-    assert abs(third["f"]) < 0.6
-
-
-def test_harm_and_contradiction_hold_nobody_back_whose_rows_are_predicted():
-    assert not held(Member(harm=1.0, pull=0.1))
-    assert not held(Member(accord=-0.5, pull=0.1))
-    assert held(Member(accord=-0.5, pull=0.5))
-    assert held(Member(harm=1.0, pull=1.0))
-    assert held(Member(pull=1.5))
 
 
 def test_the_jury_keeps_64_rows_and_nothing_else():

@@ -13,6 +13,7 @@ from fedres.core.compiled import compiled
 from fedres.core.losses import LOGISTIC, LOSSES, SQUARED
 from fedres.core.mixture import mix, mix_rows, new_mixture
 from fedres.core.theory import mixture_bound
+from fedres.simulation.regret import rows_seen
 from fedres.simulation.settings import SGD_METHODS
 
 LABELS = (-1.0, 3.0)
@@ -246,3 +247,22 @@ def test_the_demo_shows_what_the_software_is_for():
     assert loss["mixture"] < loss["fedres"] < 0.9 * loss["central"] < loss["independent"]
     gains = [found.gain_over(method) for method in ("independent", "central")]
     assert all(gain.mean - gain.half > 0.03 for gain in gains)
+
+
+def test_for_new_rows_a_row_counts_once_however_often_it_came(federation):
+    """As if weights had been learned with as much smaller an eta."""
+    runs = {passes: fedres.simulate(federation, "mixture", passes=passes) for passes in (1, 5)}
+    for passes, run in runs.items():
+        tested = np.stack([expert.test_predictions for expert in run.experts.values()])
+        labels = federation.train.y[rows_seen(federation, run.settings)].T
+        mixture = new_mixture(SQUARED.number, (-1.0, 1.0), 10, 3)
+        experts = np.stack([expert.predictions.T.ravel() for expert in run.experts.values()])
+        mix(mixture, experts, labels.ravel(), np.empty(labels.size, np.float32))
+        halves = np.stack([mixture.staying, mixture.moving]) ** (1 / passes)
+        weight = (halves / halves.sum(axis=(0, 1))).sum(axis=0)
+        who = np.repeat(np.arange(10), federation.test.counts)
+        s = np.clip(tested, -1, 1)
+        high, low = (
+            (weight[:, who] * np.exp(-((end - s) ** 2) / 2)).sum(axis=0) for end in (1, -1)
+        )
+        np.testing.assert_allclose(run.test_predictions, np.log(high / low) / 2, atol=1e-5)

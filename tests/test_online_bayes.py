@@ -11,7 +11,7 @@ from fedres import FedResClassifier, FedResRegressor, load_model
 from fedres.tables import arrow, empirical_bayes
 from fedres.tables.arrow import Arrow
 from fedres.tables.empirical_bayes import labels_of, solve_for
-from fedres.tables.estimator import in_range
+from fedres.tables.prepared_rows import in_range
 from fedres.tables.sgd_tuning import Encoded
 
 

@@ -75,3 +75,12 @@ def test_drawing_leaves_the_style_of_the_user_alone(name, compared, studied, jud
 @pytest.mark.usefixtures("users_style")
 def test_pages_leave_the_style_of_the_user_alone(judged, tmp_path):
     verdict_page.write_verdict(judged, tmp_path / "verdict.html", "a table", [], {})
+
+
+def test_numbers_at_axes_are_plain(compared):
+    """Texts are not read as mathematics, which is what log axes have by themselves."""
+    axes = plots.loss_plot(compared).axes[0]
+    assert axes.get_xscale() == "log"
+    labels = [tick.get_text() for tick in axes.get_xticklabels(which="both")]
+    assert "10" in labels
+    assert not any("$" in label for label in labels)

@@ -91,7 +91,7 @@ def mixed(name, compile_=compiled):
     mixture, out = new_mixture(LOSSES[name].number, (-1.0, 1.3), 10, 3), np.empty_like(labels)
     compile_(mix, allocates=True)(mixture, said, labels, out)
     trust = np.stack([mixture.staying, mixture.moving])
-    compile_(soften)(trust, 0.7)
+    compile_(soften)(trust, np.full(10, 0.7))
     return digest(out, mixture.staying, mixture.moving, trust)
 
 

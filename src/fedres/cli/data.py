@@ -10,7 +10,7 @@ from fedres.cli import table_options as tables
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from fedres.simulation.known_sets import Known
+    from fedres.simulation.known_sets import KnownSet
 
 data = typer.Typer(help="List, download and generate data sets.", no_args_is_help=True)
 
@@ -78,7 +78,7 @@ def ratings(
     print(f"{out}: {rows:,} ratings")
 
 
-def _here(known: "Known") -> str:
+def _here(known: "KnownSet") -> str:
     from fedres.simulation.data_files import find
     from fedres.simulation.known_sets import SETS
 
@@ -87,7 +87,7 @@ def _here(known: "Known") -> str:
     return "sample" if known.sample and find(SETS[known.sample]) else "no"
 
 
-def _get(known: "Known") -> None:
+def _get(known: "KnownSet") -> None:
     from fedres.simulation.dataset import load_data, where_to_put
 
     if _here(known) == "yes":
@@ -127,7 +127,7 @@ class Bar:
         """Leave the bar as it is."""
 
 
-def _download(known: "Known", file: str, known_hash: str | None) -> Path:
+def _download(known: "KnownSet", file: str, known_hash: str | None) -> Path:
     import pooch
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -32,7 +32,7 @@ from fedres.tables.arrow import Arrow, factorised, places, shared_ridges, solved
 from fedres.tables.empirical_bayes import (
     MOST_STEPS,
     NOTHING,
-    Labels,
+    OutputLabels,
     Variances,
     labels_of,
     toward,
@@ -219,7 +219,7 @@ def _plus(some: list[SharedSums], others: list[SharedSums]) -> list[SharedSums]:
     return [one.plus(other) for one, other in zip(some, others, strict=True)]
 
 
-def _arrow(shard: Shard, problem: BayesProblem) -> tuple[Arrow, list[Labels]]:
+def _arrow(shard: Shard, problem: BayesProblem) -> tuple[Arrow, list[OutputLabels]]:
     """The rows of a shard ready to be solved, and their labels for every output."""
     data, groups = shard.encoded(problem.encoder), problem.groups
     alive = np.any([one.of_groups > 0 for one in problem.variances], axis=0)
@@ -229,7 +229,7 @@ def _arrow(shard: Shard, problem: BayesProblem) -> tuple[Arrow, list[Labels]]:
     return arrow, [labels_of(problem.shape, data, arrow, k) for k in range(len(data.y))]
 
 
-def _weigh(arrow: Arrow, problem: BayesProblem, k: int, labels: Labels, score: F64) -> F64:
+def _weigh(arrow: Arrow, problem: BayesProblem, k: int, labels: OutputLabels, score: F64) -> F64:
     """Eliminate local models at these scores, and return the targets there."""
     target, weight = labels.working(score)
     arrow.weigh(weight)

@@ -22,7 +22,7 @@ from fedres.core.files import whole_file
 from fedres.core.types import F32, I64
 from fedres.tables.columns import Category, Features, Number
 from fedres.tables.encoder import EncodedTable, Encoder
-from fedres.tables.labels import ClassLabels, NumberLabels
+from fedres.tables.labels import ClassLabels, Labels, NumberLabels
 from fedres.tables.sgd_tuning import Encoded
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 INDEX = "shards.json"
 MOST_SHARDS = 512  # files that are open at once
-Labels = NumberLabels | ClassLabels
 Records = NDArray[np.void]
 
 

@@ -189,17 +189,18 @@ def mix_rows(mixture: Mixture, who: I64, experts: F32, out: F32) -> None:
     predict(mixture, judged, 0, out)
 
 
-def soften(weights: F64, power: float) -> None:
+def soften(weights: F64, power: F64) -> None:
     """q_k <- q_k^power, all over their sum: what weights would be had eta been smaller by that.
 
-    `weights` are those of both halves, (2, experts, clients). The bound is that of the smaller eta.
+    `weights` are those of both halves, (2, experts, clients), with a power each client. The bound
+    is that of the smaller eta.
     """
     halves, experts, clients = weights.shape
     for i in range(clients):
         total = 0.0
         for h in range(halves):
             for k in range(experts):
-                weights[h, k, i] = exp(power * log(weights[h, k, i]))
+                weights[h, k, i] = exp(power[i] * log(weights[h, k, i]))
                 total += weights[h, k, i]
         for h in range(halves):
             for k in range(experts):

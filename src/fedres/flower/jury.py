@@ -2,24 +2,17 @@
 
 Checks keep out what is malformed, and clipping bounds the slope of a row, but a client that pulls
 the wrong way in every row within those bounds still wins against nine that have almost learned
-their task. The server holds what tells: (x^g, residual, y) of everyone. Three figures are kept of a
+their task. The server holds what tells: (x^g, residual, y) of everyone. Two figures are kept of a
 client, as means over its last uploads:
 
-    pull     the loss of its own rows, as a share of that of the best constant prediction, or of the
-             median other client's if that is more
-    harm     how much an upload would raise the loss of the median other client, as a share of it
-    accord   the cosine between its covariances of features and label and the other clients'
+    harm   how much an upload would raise the loss of the median other client, as a share of it
+    pull   the loss of the client's own rows, as a share of that of the best constant prediction
 
-Nobody's models stay worse than knowing nothing, and whoever wants to move the global model must
-send rows that it gets wrong. So it is pull that tells, and harm and a lack of accord that make less
-of it suffice; neither does so alone. Single uploads of honest clients do harm, too, the more the
-less there is left to learn; and a minority with another truth disagrees always, but its local
-models soon learn to live with the global one. Liars about labels do not pull for long: the global
-model learns from them, and the others' local models learn to live with that. But they contradict
-what the others' rows say about the same features.
-
-A client under suspicion is not used, nor is an upload whose rows are as wrong as no honest ones. It
-is judged all the same, and comes back when it has changed. Who is not used does not judge.
+Single uploads of honest clients do harm, too, and those of a minority with another truth do so
+always; but nobody's models stay worse than knowing nothing, and whoever wants to move the global
+model must send rows that it gets wrong. So a client that does harm and pulls is not used, nor one
+that does very much harm. It is judged all the same, and comes back when it has changed. Who is not
+used does not judge.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,9 +30,8 @@ JURIES = ("own-history", "off")
 ROWS = 64  # of each client
 FEWEST, MOST = 2, 50  # clients that judge
 KEPT = 200  # clients whose rows are held
-HARM, ACCORD = 2.0, 2.0  # what harm and lack of accord count beside pull,
-SUSPECT = 1.35  # and what honest minorities do not come to in sum: see bench-hostile
-WRONG = 2.0  # pull of one upload: honest ones have less, but for one in a hundred of their first
+HARM, PULL = 0.02, 1.35  # means that are too much together,
+MUCH_HARM, MUCH_PULL = 0.1, 2.0  # and alone: more than honest minorities have, see bench-hostile
 WORST = 0.25  # harm of one upload: more is cut to this, whoever sends it
 MEMORY = 8  # uploads that the mean is over,
 CREDIT = 2  # with so many harmless ones before the first
@@ -50,18 +42,17 @@ class Record(Protocol):
     """What is remembered of a client."""
 
     judged: int
-    pull: float
     harm: float
-    accord: float
+    pull: float
 
 
 def held(record: Record) -> bool:
     """Whether a client's uploads are not used."""
-    harm, contrary = min(max(record.harm, 0.0), WORST), max(-record.accord, 0.0)
-    return record.pull + HARM * harm + ACCORD * contrary > SUSPECT
+    much = record.harm > MUCH_HARM or record.pull > MUCH_PULL
+    return much or (record.harm > HARM and record.pull > PULL)
 
 
-class Rows(NamedTuple):
+class JuryRows(NamedTuple):
     """The newest rows of a client."""
 
     x_global: Matrix
@@ -90,13 +81,13 @@ class Jury:
     >>> from fedres.core.steps import Sgd
     >>> from fedres.flower.members import Member
     >>> jury, model = Jury(SQUARED), OutputModels(1, 1, Rule(Sgd(0.1)), Sgd(0.1))
-    >>> x, y, nothing = np.float32([[1], [-1]]), np.float32([1, -1]), np.zeros(2, np.float32)
+    >>> x, y = np.float32([[1.0]]), np.float32([1.0])
     >>> members = {name: Member() for name in "abcd"}
     >>> for client in "abc":
-    ...     jury.hear(client, Upload(0, 0, 0, x, nothing, y))
+    ...     jury.hear(client, Upload(0, 0, 0, x, np.float32([0.0]), y))
     >>> def astray():
     ...     model.weights[:] -= 1
-    >>> jury.apply(model, "d", members, Upload(0, 0, 0, x, nothing, -y), astray)
+    >>> jury.apply(model, "d", members, Upload(0, 0, 0, x, np.float32([0.0]), -y), astray)
     0.0
     >>> model.weights
     array([0., 0.], dtype=float32)
@@ -105,22 +96,18 @@ class Jury:
     def __init__(self, loss: Loss, targets: Callable[[F32], F32] = _as_it_is) -> None:
         self._loss, self._targets = loss, targets
         self.scale = 0.0  # the largest median loss so far
-        self.heard: dict[str, Rows] = {}
+        self.heard: dict[str, JuryRows] = {}
 
     def hear(self, client: str, upload: Upload) -> None:
         """Keep the newest rows of a client."""
+        rows = JuryRows(upload.x_global, upload.residual, upload.y)
+        before = self.heard.pop(client, None)
+        if before is not None and len(upload.y) < ROWS:
+            rows = JuryRows(*(_stacked([old, new]) for old, new in zip(before, rows, strict=True)))
         # A copy: a view would keep the whole upload.
-        rows = Rows(*(part.copy() for part in self._newest(client, upload)))
-        self.heard.pop(client, None)
-        self.heard[client] = rows
+        self.heard[client] = JuryRows(*(part[-ROWS:].copy() for part in rows))
         if len(self.heard) > KEPT:
             del self.heard[next(iter(self.heard))]
-
-    def _newest(self, client: str, upload: Upload) -> Rows:
-        rows, before = Rows(upload.x_global, upload.residual, upload.y), self.heard.get(client)
-        if before is not None and len(upload.y) < ROWS:
-            rows = Rows(*(_stacked([old, new]) for old, new in zip(before, rows, strict=True)))
-        return Rows(*(part[-ROWS:] for part in rows))
 
     def apply(
         self,
@@ -136,17 +123,16 @@ class Jury:
             step()
             return 1.0
         before = self._losses(model, judges)
-        pull = self._pull(model, upload, judges, float(np.median(before)))
+        pull = self._pull(model, upload, judges)
         weights, squares = model.weights.copy(), model.squares.copy()
         step()
         harm = self._harm(before, self._losses(model, judges))
         record = records[client]
         record.judged = min(record.judged + 1, MEMORY)
         weight = 1 / (record.judged + CREDIT)
-        record.pull += weight * (min(pull, 4.0) - record.pull)
         record.harm += weight * (float(np.clip(harm, -WORST, 1.0)) - record.harm)
-        record.accord += weight * (self._accord(client, upload, judges) - record.accord)
-        if held(record) or pull > WRONG:
+        record.pull += weight * (min(pull, 4.0) - record.pull)
+        if held(record):
             share = 0.0
         elif harm > WORST:
             share = WORST / harm
@@ -156,7 +142,7 @@ class Jury:
         model.squares[:] = squares + np.float32(share**2) * (model.squares - squares)
         return float(share)
 
-    def _judges(self, client: str, records: Mapping[str, Record]) -> list[Rows]:
+    def _judges(self, client: str, records: Mapping[str, Record]) -> list[JuryRows]:
         """Rows of the clients heard last, but for that one and those that are held back."""
         others = (
             self.heard[name]
@@ -165,7 +151,7 @@ class Jury:
         )
         return list(islice(others, MOST))
 
-    def _losses(self, model: OutputModels, judges: list[Rows]) -> F64:
+    def _losses(self, model: OutputModels, judges: list[JuryRows]) -> F64:
         """Mean loss of each judge."""
         x, residual, y = (_stacked(list(parts)) for parts in zip(*judges, strict=True))
         joint = model.clip(model.f(x) + residual.reshape(len(y), -1).T)
@@ -174,25 +160,12 @@ class Jury:
         means: F64 = np.add.reduceat(losses, np.cumsum(counts) - counts) / counts
         return means
 
-    def _pull(self, model: OutputModels, upload: Upload, judges: list[Rows], usual: float) -> float:
-        """The loss of an upload's rows, as a share of a constant's on the judges', or of theirs."""
+    def _pull(self, model: OutputModels, upload: Upload, judges: list[JuryRows]) -> float:
+        """The loss of an upload's rows, as a share of what a constant has on the judges' rows."""
         wanted = self._targets(np.concatenate([rows.y for rows in judges]))
         ignorant = float(self._loss.value(self._constant(wanted), wanted).mean())
-        own = self._losses(model, [Rows(upload.x_global, upload.residual, upload.y)])[0]
-        return float(own / (max(ignorant, usual) or 1.0))
-
-    def _accord(self, client: str, upload: Upload, judges: list[Rows]) -> float:
-        """Whether features and labels go together as they do with the judges: 1, or -1."""
-        others = np.sum([self._covariances(rows) for rows in judges], axis=0)
-        own = self._covariances(self._newest(client, upload))
-        return float(own @ others / (np.linalg.norm(others) or 1.0))
-
-    def _covariances(self, rows: Rows) -> F64:
-        """Of every feature with every output, as a vector of length 1."""
-        wanted = self._targets(rows.y)
-        found = np.asarray((wanted - wanted.mean(axis=1, keepdims=True)) @ rows.x_global)
-        vector: F64 = found.ravel().astype(np.float64)
-        return vector / (np.linalg.norm(vector) or 1.0)
+        own = self._losses(model, [JuryRows(upload.x_global, upload.residual, upload.y)])[0]
+        return float(own / ignorant) if ignorant else 0.0
 
     def _constant(self, wanted: F32) -> F32:
         """The best constant prediction of each output: the mean label, or its log odds."""

@@ -34,9 +34,8 @@ class Member(Received):
     done: bool = False
     held_back: int = 0  # uploads that the other clients' rows spoke against, see `jury`:
     judged: int = 0  # how many they have judged of late,
-    pull: float = 0.0  # how wrong those were themselves,
-    harm: float = 0.0  # what they would have done to the others,
-    accord: float = 0.0  # and whether they say the same of features and labels
+    harm: float = 0.0  # what those would have done to them,
+    pull: float = 0.0  # and how wrong they were themselves
 
     def fault(self, kind: str) -> None:
         """Count a fault."""
@@ -63,7 +62,7 @@ class Node:
 
     def fault(self, now: float) -> float:
         """Rest, each time for longer; the seconds."""
-        seconds = min(FIRST_REST * 2 ** min(self.faults, 20), LONGEST_REST)
+        seconds = min(FIRST_REST * 2.0 ** min(self.faults, 20), LONGEST_REST)
         self.faults, self.rests_until = self.faults + 1, now + seconds
         return seconds
 

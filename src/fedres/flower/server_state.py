@@ -58,7 +58,7 @@ class ServerState:
         self.flights: dict[str, TaskUnderWay] = {}
         self._news: dict[int, dict[str, Any]] = {}
         self._obeyed = 0  # the newest order carried out
-        self._nodes = defaultdict(lambda: Node(clock()))
+        self._nodes: defaultdict[int, Node] = defaultdict(lambda: Node(clock()))
         self._newest: dict[str, float] = {}  # when something new of a member came last
         self._seen = clock()  # when anybody was there last
         self._alive = 1
@@ -156,7 +156,7 @@ class ServerState:
         seconds = self._nodes[node].fault(self.clock())
         client = self.members.name_of.get(node)
         LOG.warning("fedres: %s: %s; asked again in %.0f s", client or "a node", kind, seconds)
-        if client in self.members:
+        if client is not None and client in self.members:
             self.members[client].fault(kind)
             self.members.note_change(client)
 

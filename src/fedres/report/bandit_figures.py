@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from fedres.bandits.study import Study
 from fedres.core.types import F64
 from fedres.report.names import COLOURS, NAMES
-from fedres.report.plots import draw_band, styled
+from fedres.report.plots import draw_band, log_scale, styled
 from fedres.simulation.intervals import band, interval
 from fedres.simulation.settings import SGD_METHODS, Method
 
@@ -61,9 +61,9 @@ def _over_rounds(result: Study, what: str, title: str, unit: str = "") -> Figure
             label = f"T^({fit:.2f})" if fit and not np.isnan(fit.mean) else None
             found = getattr(result.outcomes[policy, method], f"{what}s")
             _band(axes, result.checkpoints, found, method, label)
-        axes.set(xscale="log", xlabel="round (decisions of each client)", title=policy)
+        axes.set(xlabel="round (decisions of each client)", title=policy)
+        log_scale(axes, "xy" if guided else "x")
         if guided:
-            axes.set_yscale("log")
             _guides(axes, result, policy)
             axes.legend(fontsize=7.5, loc="lower left")
     row[0].set_ylabel(f"average {what} so far{unit}")
@@ -90,7 +90,7 @@ def _points(result: Study) -> Figure:
             found = result.outcomes[policy, method]
             _band(clients, result.points_clients, found.by_clients, method, marked=True)
             _band(delay, result.points_delay, found.by_delay, method, marked=True)
-        clients.set_xscale("log")
+        log_scale(clients, "x")
         clients.set_xticks(result.points_clients, [str(p) for p in result.points_clients])
         clients.minorticks_off()
         clients.set(xlabel="number of clients", title=f"{policy}, round-trip delay {result.delay}")

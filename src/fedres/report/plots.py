@@ -1,12 +1,14 @@
 """Plots as figures; the page turns them into SVG."""
 
 import io
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 
 from fedres.report.names import COLOURS, NAMES
 from fedres.simulation.comparison import MARGIN, SimulatedComparison
@@ -52,8 +54,8 @@ def loss_plot(result: SimulatedComparison) -> Figure:
         mean, half = band(outcome.curves)
         rounds = np.arange(1, len(mean) + 1)
         draw_band(axes, rounds, mean, half, COLOURS[method], label=NAMES[method], lw=1.8)
-    axes.set(xscale="log", xlabel="round (samples seen by each client)")
-    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set(xlabel="round (samples seen by each client)")
+    log_scale(axes, "x")
     axes.set(ylabel="average squared loss so far")
     axes.set(title="Progressive loss, with 95% bands over seeds")
     axes.legend()
@@ -111,6 +113,15 @@ def draw_band(
     """A line with a band of so much above and below it."""
     axes.plot(x, mean, color=colour, **line)
     axes.fill_between(x, mean - half, mean + half, color=colour, alpha=alpha, lw=0)
+
+
+def log_scale(axes: Axes, sides: Literal["x", "y", "xy"]) -> None:
+    """Logarithmic axes with plain numbers: the usual ones need mathematics in texts."""
+    for side in sides:
+        axes.set(**{f"{side}scale": "log"})
+        axis: Axis = getattr(axes, f"{side}axis")
+        axis.set_major_formatter(LogFormatter())
+        axis.set_minor_formatter(LogFormatter())
 
 
 def one_panel() -> tuple[Figure, Axes]:

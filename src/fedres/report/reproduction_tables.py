@@ -86,12 +86,13 @@ def summary(result: Reproduction) -> Iterator[dict[str, Any]]:
 
 def _reading(reading: Reading) -> tuple[str, ...]:
     step = f"{reading.step:g} for all" if reading.step != "tuned" else "tuned for each scheme"
+    features = reading.scale.removeprefix("given,").replace("given", "as given")
     return (
         f"`{reading.name}`",
         reading.labels,
         "yes" if reading.clip else "no",
         step + (", VW's default" if reading.step == VW_DEFAULT_ETA else ""),
-        reading.scale.removeprefix("given,").replace("given", "as given").replace("=", " "),
+        features.replace("=", " ").replace(",", ", "),
         reading.late.replace("arrival", "messages"),
     )
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from fedres.paper.regret_study import amortised, slope
 from fedres.report.names import COLOURS
-from fedres.report.plots import draw_band, styled
+from fedres.report.plots import draw_band, log_scale, styled
 from fedres.simulation.intervals import interval
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def appendix_c_figures(table: "pd.DataFrame") -> list[tuple[str, str, Figure, "p
     axes = figure.subplots()
     for method, (label, colour) in NAMES.items():
         _curve(axes, wide.loc[method, "loss"].dropna(), label, colour)
-    axes.set(xscale="log", yscale="log", ylabel="average squared loss so far")
+    log_scale(axes, "xy")
+    axes.set(ylabel="average squared loss so far")
     axes.set(title=f"{title}\n({shown})")
     axes.legend()
     figures.append(("appendix-c-loss", title, figure, numbers))
@@ -130,7 +131,7 @@ def regret_figure(table: "pd.DataFrame") -> tuple[Figure, "pd.DataFrame"]:
     title = "Regret against P (T = 1000)"
     by_clients.set(xlabel="clients P", ylabel="average regret", title=title)
     for axes in figure.axes:
-        axes.set(xscale="log", yscale="log")
+        log_scale(axes, "xy")
         axes.legend(fontsize=8)
     seeds = table.seed.nunique()
     figure.suptitle(f"Regret, measured (95% intervals over {seeds} seeds)", fontweight="bold")
@@ -158,11 +159,13 @@ def rules_figure(table: "pd.DataFrame") -> tuple[Figure, "pd.DataFrame"]:
             name = f"{rule} (Theorem 2)" if rule == "aligned" else rule
             numbers = mine[x], mine.regret, mine.half
             draw_band(axes, *numbers, colour, marker=marker, label=name, ms=4)
-        axes.set(yscale="log", title=title, ylabel="average regret")
+        log_scale(axes, "y")
+        axes.set(title=title, ylabel="average regret")
         if x == "rounds":
             base = _means(none[none.rounds <= longest])
             axes.plot(base.rounds, base.regret, color="black", lw=1, ls=":", label="without delay")
-            axes.set(xscale="log", xlabel="rounds T")
+            log_scale(axes, "x")
+            axes.set(xlabel="rounds T")
         else:
             axes.set(xlabel="round-trip delay (rounds)")
             axes.set_xscale("symlog", linthresh=5)

@@ -19,7 +19,7 @@ import scipy
 
 from fedres.core.files import whole_file
 from fedres.core.types import F32, F64, I64
-from fedres.simulation.known_sets import Known, SetFiles
+from fedres.simulation.known_sets import KnownSet, SetFiles
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +53,7 @@ def downloads_folder() -> Path:
 
 
 def find(
-    known: Known, sources: Sequence[SetFiles] | None = None
+    known: KnownSet, sources: Sequence[SetFiles] | None = None
 ) -> tuple[SetFiles, list[Path]] | None:
     """The files of a set, in FEDRES_DATA or among the downloads, or None where some are absent."""
     for folder in filter(None, (data_folder(), downloads_folder())):

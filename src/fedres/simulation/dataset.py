@@ -14,7 +14,7 @@ import numpy as np
 from fedres.core.types import F32, F64, I64
 from fedres.simulation.data_files import data_folder, find, read
 from fedres.simulation.federation import Federation
-from fedres.simulation.known_sets import SETS, Known, SetFiles
+from fedres.simulation.known_sets import SETS, KnownSet, SetFiles
 from fedres.simulation.shops import generate_shops
 
 
@@ -110,7 +110,7 @@ def _rows_of_digits() -> F64:
     return np.column_stack(load_digits(return_X_y=True))
 
 
-def _named(known: Known) -> Dataset:
+def _named(known: KnownSet) -> Dataset:
     data = read_files(known, known.sources)
     if data is None:
         if known.sample and find(SETS[known.sample]):
@@ -120,7 +120,7 @@ def _named(known: Known) -> Dataset:
     return data
 
 
-def read_files(known: Known, sources: Sequence[SetFiles]) -> Dataset | None:
+def read_files(known: KnownSet, sources: Sequence[SetFiles]) -> Dataset | None:
     """A set from the first of these sources that is here, or None."""
     found = find(known, sources)
     if found is None:
@@ -142,7 +142,7 @@ def _scaled(x: F32, width: int, divide: float) -> F32:
     return x if divide == 1 else x / np.float32(divide)
 
 
-def where_to_put(known: Known) -> str:
+def where_to_put(known: KnownSet) -> str:
     """Say in words which files of a set to put where."""
     files = ", or ".join(" and ".join(source.files) for source in known.sources)
     folder = data_folder()

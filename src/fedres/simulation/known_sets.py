@@ -20,7 +20,7 @@ class SetFiles:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownSet:
     """Facts about a set."""
 
     name: str  # what `load_data` calls it
@@ -71,23 +71,23 @@ def _libsvm(
     packed: str = "",
     hashes: Sequence[str | None] = (None, None),
     sample: str | None = None,
-) -> Known:
+) -> KnownSet:
     """A set of the LIBSVM site, perhaps also `raw`; test rows are in a file with the ending .t."""
     files = (file, f"{file}.t")[: len(rows)]
     downloads = dict(zip((part + packed for part in files), hashes, strict=False))
     unscaled = (SetFiles((raw,), note=f"{name}: features not scaled"),) if raw else ()
     libsvm = (SetFiles(files, divide), *unscaled)
-    return Known(name, rows, features, classes, origin, libsvm, downloads, sample)
+    return KnownSet(name, rows, features, classes, origin, libsvm, downloads, sample)
 
 
 _SAMPLE = "sensorless2200"
 _SETS = (
-    Known("digits", (1797,), 64, 10, "scikit-learn"),
+    KnownSet("digits", (1797,), 64, 10, "scikit-learn"),
     _libsvm("letter", (15000, 5000), 16, 26, "letter.scale"),
     _libsvm("pendigits", (7494, 3498), 16, 10, "pendigits", divide=100),
     _libsvm("shuttle", (43500, 14500), 9, 7, "shuttle.scale"),
     _libsvm("covtype", (581012,), 54, 7, "covtype.scale01", raw="covtype", packed=".bz2"),
-    Known(
+    KnownSet(
         "mnist",
         (60000, 10000),
         780,
@@ -108,7 +108,7 @@ _SETS = (
         packed=".bz2",
         hashes=("md5:ec16c51db3855ca6c91edd34d0e9b197", "md5:8ea070ee2aca1ac39742fdd1ef5ed118"),
     ),
-    Known(
+    KnownSet(
         _SAMPLE,
         (2200,),
         48,
@@ -116,7 +116,7 @@ _SETS = (
         "of sensorless",
         note=f"{_SAMPLE}: a sample of 2,200 of the 58,509 rows of sensorless",
     ),
-    Known("texture", (5500,), 40, 11, "ELENA, KEEL"),
+    KnownSet("texture", (5500,), 40, 11, "ELENA, KEEL"),
 )
 
 SETS = {known.name: known for known in _SETS}

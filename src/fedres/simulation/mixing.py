@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedres.core.losses import value
-from fedres.core.mixture import mix, mix_rows, new_mixture
+from fedres.core.mixture import mix, mix_rows, new_mixture, soften
 from fedres.core.sgd import U
 from fedres.core.types import F32, F64
 from fedres.simulation.federation import Federation
@@ -46,7 +46,12 @@ def mix_runs(
         tested = np.empty(len(federation.test.y), np.float32)
         said = np.stack([run.test_predictions for run in experts.values()])  # type: ignore[misc]
         who = np.repeat(np.arange(clients), federation.test.counts)
-        compile_(mix_rows, allocates=True)(mixture, who, said, tested)
+        # Of rows that are new, a row that came ten times tells as much as one that came once.
+        each = federation.train.counts / np.maximum(settings.seen(federation), 1)
+        trust = np.stack([mixture.staying, mixture.moving])
+        compile_(soften)(trust, np.minimum(each, 1.0))
+        fresh = mixture._replace(staying=trust[0], moving=trust[1])
+        compile_(mix_rows, allocates=True)(fresh, who, said, tested)
     fedres, central = experts["fedres"], experts["central"]
     seconds = sum(run.seconds for run in experts.values()) + perf_counter() - began
     with np.errstate(invalid="ignore"):  # rounds in which all clients rest have no loss

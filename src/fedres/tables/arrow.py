@@ -17,12 +17,13 @@ from fedres.tables.client_blocks import (
     add_scores,
     assign_slots,
     condense,
-    invert_blocks,
+    find_blocks,
     local_products,
+    own_variances,
     row_variances,
     sum_squares,
     sweep,
-    sweep_one,
+    write_covariances,
 )
 from fedres.tables.csr_sides import only, varying, with_constant
 from fedres.tables.online_models import ModelShape
@@ -54,7 +55,8 @@ class Covariance(NamedTuple):
         Variances of weights; local ones by slot, clients one after the other, and the part of them
         that is the global model's.
     blocks
-        Covariances of each client's weights given the global model: lower triangles.
+        Covariances of each client's weights given the global model: lower triangles, each client's
+        at its corner of the arrow; empty if they are not kept.
     root_global, root_local
         R with RR' the covariance of the global model, and of what it makes of local ones.
     """
@@ -62,7 +64,7 @@ class Covariance(NamedTuple):
     global_: F64
     local: F64
     across: F64
-    blocks: F64 | F32
+    blocks: F32
     root_global: Any
     root_local: Any
 
@@ -96,6 +98,8 @@ class Arrow:
         Which local columns vary within clients, where these rows are not all that tell.
     """
 
+    takes_rows = True  # whether the block of a client may be one of its rows
+
     def __init__(
         self,
         shape: ModelShape,
@@ -127,6 +131,7 @@ class Arrow:
         run(begin_local, slots, first_row, size, first_slot, columns)
         self.columns = columns[: first_slot[-1]].copy()
         widths = np.diff(first_slot)
+        counts = np.minimum(widths, np.diff(first_row)) if self.takes_rows else widths
         self.rows = SortedRows(
             x_global.data,
             x_global.indices.astype(np.int32, copy=False),
@@ -136,9 +141,10 @@ class Arrow:
             begin_local,
             first_row,
             first_slot,
-            np.concatenate([[0], np.cumsum(widths * (widths + 1) // 2)]),
+            _corners(counts),
         )
-        cells, work = self.rows.first_cell[-1], float((widths.astype(float) ** 3).sum())
+        self.corner = _corners(widths)
+        cells, work = self.corner[-1], float((counts * widths.astype(float) ** 2).sum())
         if cells > MOST_CELLS or work > MOST_WORK:
             raise TooWideError(
                 f"solver='bayes' would keep {cells} covariances of local weights: make fewer "
@@ -180,8 +186,8 @@ class Arrow:
 
         self.ridge_local = ridges[self.group_of_slot]
         self.blocks = np.empty_like(self.products) if again else self.products
-        invert = compiled(invert_blocks, allocates=True)
-        invert(self.rows, self.products, self.ridge_local, self.blocks)
+        find = compiled(find_blocks, allocates=True)
+        find(self.rows, self.products, self.weight, self.ridge_local, self.blocks)
 
     def condensed(self) -> F64:
         """What these rows add to S, of those columns that have a place: its lower triangle."""
@@ -189,11 +195,11 @@ class Arrow:
 
         inside = int((self.place >= 0).sum())
         shared = np.zeros((inside, inside))
-        mine, seen = np.full(inside, -1), np.zeros((self.widest, inside))
         if inside:
-            run = compiled(condense, allocates=True)
-            less = np.zeros_like(shared)
-            run(self.rows, self.blocks, self.weight, self.place, shared, mine, seen, less)
+            mine, met, less = np.full(inside, -1), np.empty(inside, np.int64), np.empty_like(shared)
+            swept, seen = np.empty(inside), np.empty((self.widest, inside))
+            parts = self.rows, self.blocks, self.weight, self.place, shared
+            compiled(condense)(*parts, mine, met, swept, seen, less)
         return shared
 
     def _squares(self, weight: F64) -> tuple[F64, F64]:
@@ -207,34 +213,40 @@ class Arrow:
         return shared, own
 
     def sweep(self, target: F64, w_global: F64, w_local: F64) -> tuple[F64, F64]:
-        """What is left for the global side, and the local models, which replace w_local."""
+        """What is left for the global side, and the local models, which replace w_local if any."""
         from fedres.core.compiled import compiled
 
-        out = np.zeros((self.width, w_global.shape[1]))
-        own = np.empty((self.widest, w_global.shape[1]))
-        sides = target, w_global, w_local, out, own
-        if w_global.shape[1] == 1:
-            run = compiled(sweep_one)
-            run(self.rows, self.blocks, self.weight, *(one.ravel() for one in sides))
-        else:
-            compiled(sweep, allocates=True)(self.rows, self.blocks, self.weight, *sides)
+        problems = w_local.shape[1]
+        out = np.zeros((self.width, problems))
+        own, room = (np.empty((self.widest + 1, problems)) for _ in range(2))
+        compiled(sweep)(
+            self.rows,
+            self.blocks,
+            self.weight,
+            self.ridge_local,
+            target,
+            w_global,
+            w_local,
+            out,
+            own,
+            room,
+        )
         return out, w_local
 
     def solve(self, right: F64, begin: F64, close: float) -> F64:
         """S^-1 right, a column for each problem."""
 
         def sent(x: F64) -> F64:
-            return self.sweep(np.zeros((0, 0)), x, np.zeros((self.slots, x.shape[1])))[0]
+            return self.sweep(np.zeros((0, 0)), x, np.zeros((0, x.shape[1])))[0]
 
         ridge, diagonal = self.ridge_global, self.diagonal
         return solved(self.factor, self.inside, ridge, diagonal, sent, right, begin, close)
 
     def means(self, target: F64, begin: F64, close: float) -> tuple[F64, F64]:
         """The best global model and local models for targets, in the order of clients."""
-        nothing = np.zeros((self.width, 1)), np.zeros((self.slots, 1))
-        right, _ = self.sweep(target[:, None], *nothing)
+        right, _ = self.sweep(target[:, None], np.zeros((0, 1)), np.zeros((0, 1)))
         w_global = self.solve(right, begin[:, None], close)
-        _, w_local = self.sweep(target[:, None], w_global, nothing[1] * 0)
+        _, w_local = self.sweep(target[:, None], w_global, np.zeros((self.slots, 1)))
         return w_global[:, 0], w_local[:, 0]
 
     @property
@@ -260,8 +272,12 @@ class Arrow:
         of_slots = rng.standard_normal((self.slots, count)) / np.sqrt(count)
         return Draws(shared, of_rows, of_slots)
 
-    def covariance(self, draws: "Draws", begin: F64, close: float) -> Covariance:
-        """The posterior's covariance, over the noise."""
+    def covariance(
+        self, draws: "Draws", begin: F64, close: float, is_kept: bool = True
+    ) -> Covariance:
+        """The posterior's covariance, over the noise; between local weights only if it is kept."""
+        from fedres.core.compiled import compiled
+
         shared, of_rows, of_slots = draws
         if of_rows is None or of_slots is None:
             if self.width:
@@ -271,18 +287,20 @@ class Arrow:
                 root, variances = shared, np.zeros(0)
         else:
             own = np.sqrt(self.ridge_local)[:, None] * of_slots
-            nothing = np.zeros((self.width, shared.shape[1]))
+            nothing = np.zeros((0, shared.shape[1]))
             root_weight = np.sqrt(np.maximum(self.weight, np.finfo(float).tiny))
             right, _ = self.sweep(of_rows / root_weight[:, None], nothing, own)
             right += np.sqrt(self.ridge_global)[:, None] * shared
             root = self.solve(right, begin, close)
             variances = (root**2).sum(axis=1)
         _, across = self.sweep(np.zeros((0, 0)), root, np.zeros((self.slots, root.shape[1])))
-        place = self.places()
-        corner = np.repeat(self.rows.first_cell[:-1], np.diff(self.rows.first_slot))
-        own = self.blocks[corner + place * (place + 3) // 2]
-        added = np.einsum("ij,ij->i", across, across)
-        return Covariance(variances, own + added, added, self.blocks, root, across)
+        added, own = np.einsum("ij,ij->i", across, across), np.empty(self.slots)
+        known = self.rows, self.blocks, self.ridge_local
+        compiled(own_variances, allocates=True)(*known, own)
+        blocks = np.empty(self.corner[-1] if is_kept else 0, np.float32)
+        if is_kept:
+            compiled(write_covariances, allocates=True)(*known, self.corner, blocks)
+        return Covariance(variances, own + added, added, blocks, root, across)
 
     def places(self) -> I64:
         """The place of each slot in the block of its client."""
@@ -313,7 +331,7 @@ class Arrow:
         compiled(row_variances, allocates=True)(
             self.rows,
             self.places().astype(np.int32),
-            self.rows.first_cell,
+            self.corner,
             self.client if is_known else np.full_like(self.client, -1),
             side.blocks,
             side.root_global,
@@ -321,6 +339,11 @@ class Arrow:
             out,
         )
         return out
+
+
+def _corners(sizes: I64) -> I64:
+    """Where the lower triangle of each of several matrices begins; the last is the end."""
+    return np.append(0, np.cumsum(sizes * (sizes + 1) // 2))
 
 
 def shared_ridges(ridges: F64, weight: float, groups: Groups) -> F64:

@@ -7,6 +7,13 @@ Rows are sorted by client. With row weights W and ridges, the normal equations o
 
 and the second matrix is block-diagonal, a block a client: its inverse C is found exactly, block by
 block. What is left for w_g has the matrix S = X_g' W X_g + ridge_g - X_g' W X_l C X_l' W X_g.
+
+A client with fewer rows than weights has a smaller matrix of its rows instead (Woodbury),
+
+    M = (1 / W + X_l X_l' / ridge_l)^-1,    C = 1 / ridge_l - X_l' M X_l / ridge_l^2
+
+with which S = X_g' M X_g + ridge_g, and the best w_l = X_l' M r / ridge_l leaves W (r - X_l w_l) =
+M r of what the global model left.
 """
 
 from typing import NamedTuple
@@ -30,7 +37,8 @@ class SortedRows(NamedTuple):
         another.
     first_row, first_slot, first_cell
         Where each client's rows, slots and cells of its block begin; the last is the end. A block
-        is symmetric, and its lower triangle is kept row by row.
+        is symmetric, and its lower triangle is kept row by row: of C, or where that is smaller
+        of M.
     """
 
     x_global: F32
@@ -44,7 +52,6 @@ class SortedRows(NamedTuple):
     first_cell: I64
 
 
-@apart
 def cell(a: int, b: int) -> int:
     """The place of row a and column b in a lower triangle, whichever is larger."""
     return a * (a + 1) // 2 + b if a >= b else b * (b + 1) // 2 + a
@@ -103,10 +110,18 @@ def add_variances(begin: I64, place: I32, x: F32, variance: F64, out: F64) -> No
             out[n] += x[e] * x[e] * variance[place[e]]
 
 
+def is_by_rows(rows: SortedRows, i: int) -> bool:
+    """Whether the block of a client is M."""
+    size = rows.first_slot[i + 1] - rows.first_slot[i]
+    return bool(rows.first_cell[i + 1] - rows.first_cell[i] < size * (size + 1) // 2)
+
+
 @apart
 def local_products(rows: SortedRows, weight: F64, out: F64) -> None:
-    """X_l' W X_l, block by block."""
+    """X_l' W X_l, block by block, of clients whose block is C."""
     for i in range(len(rows.first_row) - 1):
+        if is_by_rows(rows, i):
+            continue
         slot, corner = rows.first_slot[i], rows.first_cell[i]
         for n in range(rows.first_row[i], rows.first_row[i + 1]):
             first, last = rows.begin_local[n], rows.begin_local[n + 1]
@@ -117,38 +132,78 @@ def local_products(rows: SortedRows, weight: F64, out: F64) -> None:
 
 
 @apart
-def invert_blocks(rows: SortedRows, products: F64, ridge: F64, out: F64) -> None:
-    """C, the inverse of X_l' W X_l + ridge, block by block: L, then L^-1, then L^-1' L^-1.
-
-    Whole rows are added at once, since one sum after the other would wait: thrice as fast.
-    """
-    sums = np.empty(np.diff(rows.first_slot).max())
+def find_blocks(rows: SortedRows, products: F64, weight: F64, ridge: F64, out: F64) -> None:
+    """C, the inverse of X_l' W X_l + ridge, or M, block by block."""
+    sums = np.zeros(np.diff(rows.first_slot).max())
     for i in range(len(rows.first_slot) - 1):
         slot, k = rows.first_slot[i], rows.first_cell[i]
         size = rows.first_slot[i + 1] - slot
+        if is_by_rows(rows, i):
+            find_by_rows(rows, i, weight, ridge, out, sums)
+            continue
+        for c in range(k, rows.first_cell[i + 1]):
+            out[c] = products[c]
         for a in range(size):
-            row = k + a * (a + 1) // 2
-            for b in range(a):
-                other = k + b * (b + 1) // 2
-                out[row + b] = (products[row + b] - dot(out, row, other, b)) / out[other + b]
-            out[row + a] = np.sqrt(products[row + a] + ridge[slot + a] - dot(out, row, row, a))
-        for a in range(size):
-            row = k + a * (a + 1) // 2
-            scale = 1.0 / out[row + a]
-            sums[:a] = 0.0
-            for c in range(a):
-                add_row(sums, out[row + c], out, k + c * (c + 1) // 2, c + 1)
-            for b in range(a):
-                out[row + b] = -scale * sums[b]
-            out[row + a] = scale
-        for a in range(size):
-            row = k + a * (a + 1) // 2
-            sums[: a + 1] = 0.0
-            for c in range(a, size):
-                below = k + c * (c + 1) // 2
-                add_row(sums, out[below + a], out, below, a + 1)
-            for b in range(a + 1):
-                out[row + b] = sums[b]
+            out[k + cell(a, a)] += ridge[slot + a]
+        invert(out, k, size, sums)
+
+
+@apart
+def find_by_rows(rows: SortedRows, i: int, weight: F64, ridge: F64, out: F64, sums: F64) -> None:
+    """M of one client, as root(W) (1 + root(W) X_l X_l' root(W) / ridge)^-1 root(W).
+
+    So rows may have no weight. `sums` is room for one number a slot.
+    """
+    slot, k, first = rows.first_slot[i], rows.first_cell[i], rows.first_row[i]
+    count = rows.first_row[i + 1] - first
+    sums[: rows.first_slot[i + 1] - slot] = 0.0
+    for n in range(count):
+        begin, end = rows.begin_local[first + n], rows.begin_local[first + n + 1]
+        for e in range(begin, end):
+            sums[rows.slots[e] - slot] = rows.x_local[e] / ridge[rows.slots[e]]
+        for m in range(n + 1):
+            total = 0.0
+            for e in range(rows.begin_local[first + m], rows.begin_local[first + m + 1]):
+                total += rows.x_local[e] * sums[rows.slots[e] - slot]
+            out[k + cell(n, m)] = np.sqrt(weight[first + n] * weight[first + m]) * total
+        out[k + cell(n, n)] += 1.0
+        for e in range(begin, end):
+            sums[rows.slots[e] - slot] = 0.0
+    invert(out, k, count, sums)
+    for n in range(count):
+        for m in range(n + 1):
+            out[k + cell(n, m)] *= np.sqrt(weight[first + n] * weight[first + m])
+
+
+@apart
+def invert(out: F64, k: int, size: int, sums: F64) -> None:
+    """Invert a lower triangle that begins at k: L, then L^-1, then L^-1' L^-1.
+
+    Whole rows are added at once, since one sum after the other would wait: thrice as fast.
+    """
+    for a in range(size):
+        row = k + a * (a + 1) // 2
+        for b in range(a):
+            other = k + b * (b + 1) // 2
+            out[row + b] = (out[row + b] - dot(out, row, other, b)) / out[other + b]
+        out[row + a] = np.sqrt(out[row + a] - dot(out, row, row, a))
+    for a in range(size):
+        row = k + a * (a + 1) // 2
+        scale = 1.0 / out[row + a]
+        sums[:a] = 0.0
+        for c in range(a):
+            add_row(sums, out[row + c], out, k + c * (c + 1) // 2, c + 1)
+        for b in range(a):
+            out[row + b] = -scale * sums[b]
+        out[row + a] = scale
+    for a in range(size):
+        row = k + a * (a + 1) // 2
+        sums[: a + 1] = 0.0
+        for c in range(a, size):
+            below = k + c * (c + 1) // 2
+            add_row(sums, out[below + a], out, below, a + 1)
+        for b in range(a + 1):
+            out[row + b] = sums[b]
 
 
 def dot(values: F64, first: int, second: int, count: int) -> float:
@@ -171,60 +226,36 @@ def add_row(sums: F64, scale: float, values: F64, first: int, count: int) -> Non
         sums[j] += scale * values[U(first) + j]
 
 
-@apart
 def sweep(
     rows: SortedRows,
     blocks: F64,
     weight: F64,
+    ridge: F64,
     target: F64,
     w_global: F64,
     w_local: F64,
     out: F64,
     own: F64,
+    room: F64,
 ) -> None:
     """Fit local models to what is left of targets, and send up what they leave.
 
     With r = target - X_g w_global it turns w_local = t into C (X_l' W r + t), and adds
-    X_g' W (r - X_l w_local) to `out`. All have a column for each of several problems. A target
-    without rows is zero; `own` is room for one client.
+    X_g' W (r - X_l w_local) to `out`. All have a column for each of several problems. A target or
+    w_global without rows is zero; so is a w_local without slots, which is then not wanted either.
+    `own` and `room` have room for one client.
     """
-    problems = w_global.shape[1]
-    left = np.zeros(problems)
     for i in range(len(rows.first_row) - 1):
-        slot, corner = rows.first_slot[i], rows.first_cell[i]
-        size = rows.first_slot[i + 1] - slot
-        own[:size] = w_local[slot : slot + size]
-        for n in range(rows.first_row[i], rows.first_row[i + 1]):
-            leftover(rows, n, weight, target, w_global, left)
-            for e in range(rows.begin_local[n], rows.begin_local[n + 1]):
-                a, value = rows.slots[e] - slot, rows.x_local[e]
-                for k in range(problems):
-                    own[a, k] += value * left[k]
-        w_local[slot : slot + size] = 0.0
-        for a in range(size):
-            row = corner + a * (a + 1) // 2
-            for b in range(a):
-                value = blocks[row + b]
-                for k in range(problems):
-                    w_local[slot + a, k] += value * own[b, k]
-                    w_local[slot + b, k] += value * own[a, k]
-            for k in range(problems):
-                w_local[slot + a, k] += blocks[row + a] * own[a, k]
-        for n in range(rows.first_row[i], rows.first_row[i + 1]):
-            leftover(rows, n, weight, target, w_global, left)
-            for e in range(rows.begin_local[n], rows.begin_local[n + 1]):
-                value = weight[n] * rows.x_local[e]
-                for k in range(problems):
-                    left[k] -= value * w_local[rows.slots[e], k]
-            for e in range(rows.begin_global[n], rows.begin_global[n + 1]):
-                column, value = rows.columns[e], rows.x_global[e]
-                for k in range(problems):
-                    out[column, k] += value * left[k]
+        if is_by_rows(rows, i):
+            sweep_rows(rows, i, blocks, ridge, target, w_global, w_local, out, own, room)
+        else:
+            sweep_slots(rows, i, blocks, weight, target, w_global, w_local, out, own, room)
 
 
 @apart
-def sweep_one(
+def sweep_slots(
     rows: SortedRows,
+    i: int,
     blocks: F64,
     weight: F64,
     target: F64,
@@ -232,51 +263,156 @@ def sweep_one(
     w_local: F64,
     out: F64,
     own: F64,
+    room: F64,
 ) -> None:
-    """The same for one problem, whose columns are arrays of one axis: no loop over problems."""
-    for i in range(len(rows.first_row) - 1):
-        slot, corner = rows.first_slot[i], rows.first_cell[i]
-        size = rows.first_slot[i + 1] - slot
+    """The same for a client whose block is C."""
+    slot, left = rows.first_slot[i], room[-1]
+    size = rows.first_slot[i + 1] - slot
+    for a in range(size):
+        for k in range(len(left)):
+            own[a, k] = w_local[slot + a, k] if len(w_local) else 0.0
+    for n in range(rows.first_row[i], rows.first_row[i + 1]):
+        leftover(rows, n, target, w_global, left)
+        scale_row(left, weight[n])
+        send(rows.x_local, rows.slots, slot, *stretch(rows.begin_local, n), left, own)
+    times_block(blocks, rows.first_cell[i], size, own, room)
+    if len(w_local):
         for a in range(size):
-            own[a], w_local[slot + a] = w_local[slot + a], 0.0
-        for n in range(rows.first_row[i], rows.first_row[i + 1]):
-            left = target[n] if len(target) else 0.0
-            for e in range(rows.begin_global[n], rows.begin_global[n + 1]):
-                left -= rows.x_global[e] * w_global[rows.columns[e]]
-            left *= weight[n]
-            for e in range(rows.begin_local[n], rows.begin_local[n + 1]):
-                own[rows.slots[e] - slot] += rows.x_local[e] * left
-        for a in range(size):
-            row, total = corner + a * (a + 1) // 2, 0.0
-            for b in range(a):
-                total += blocks[row + b] * own[b]
-                w_local[slot + b] += blocks[row + b] * own[a]
-            w_local[slot + a] += total + blocks[row + a] * own[a]
-        for n in range(rows.first_row[i], rows.first_row[i + 1]):
-            left = target[n] if len(target) else 0.0
-            for e in range(rows.begin_global[n], rows.begin_global[n + 1]):
-                left -= rows.x_global[e] * w_global[rows.columns[e]]
-            for e in range(rows.begin_local[n], rows.begin_local[n + 1]):
-                left -= rows.x_local[e] * w_local[rows.slots[e]]
-            left *= weight[n]
-            for e in range(rows.begin_global[n], rows.begin_global[n + 1]):
-                out[rows.columns[e]] += rows.x_global[e] * left
+            for k in range(len(left)):
+                w_local[slot + a, k] = room[a, k]
+    for n in range(rows.first_row[i], rows.first_row[i + 1]):
+        leftover(rows, n, target, w_global, left)
+        subtract(rows.x_local, rows.slots, slot, *stretch(rows.begin_local, n), room, left)
+        scale_row(left, weight[n])
+        send(rows.x_global, rows.columns, 0, *stretch(rows.begin_global, n), left, out)
 
 
 @apart
-def leftover(rows: SortedRows, n: int, weight: F64, target: F64, w_global: F64, left: F64) -> None:
-    """What the global model leaves of a row's targets, times its weight."""
+def sweep_rows(
+    rows: SortedRows,
+    i: int,
+    blocks: F64,
+    ridge: F64,
+    target: F64,
+    w_global: F64,
+    w_local: F64,
+    out: F64,
+    own: F64,
+    room: F64,
+) -> None:
+    """The same for a client whose block is M.
+
+    Then w_local = (t + X_l' M (r - X_l t / ridge)) / ridge.
+    """
+    first, slots = rows.first_row[i], range(0)
+    count = rows.first_row[i + 1] - first
+    if len(w_local):
+        slots = range(rows.first_slot[i], rows.first_slot[i + 1])
+    for slot in slots:
+        scale_row(w_local[slot], 1 / ridge[slot])
+    for n in range(count):
+        leftover(rows, first + n, target, w_global, own[n])
+        if len(w_local):
+            begin, end = stretch(rows.begin_local, first + n)
+            subtract(rows.x_local, rows.slots, 0, begin, end, w_local, own[n])
+    times_block(blocks, rows.first_cell[i], count, own, room)
+    for slot in slots:
+        scale_row(w_local[slot], ridge[slot])
+    for n in range(count):
+        begin, end = stretch(rows.begin_global, first + n)
+        send(rows.x_global, rows.columns, 0, begin, end, room[n], out)
+        if len(w_local):
+            begin, end = stretch(rows.begin_local, first + n)
+            send(rows.x_local, rows.slots, 0, begin, end, room[n], w_local)
+    for slot in slots:
+        scale_row(w_local[slot], 1 / ridge[slot])
+
+
+def stretch(begin: I64, n: int) -> tuple[int, int]:
+    """Where the entries of row n begin and end."""
+    return begin[n], begin[n + 1]
+
+
+def leftover(rows: SortedRows, n: int, target: F64, w_global: F64, left: F64) -> None:
+    """What the global model leaves of a row's targets; none is zero, of both."""
     for k in range(len(left)):
         left[k] = target[n, k] if len(target) else 0.0
-    for e in range(rows.begin_global[n], rows.begin_global[n + 1]):
-        column, value = rows.columns[e], rows.x_global[e]
-        for k in range(len(left)):
-            left[k] -= value * w_global[column, k]
-    for k in range(len(left)):
-        left[k] *= weight[n]
+    if len(w_global):
+        begin, end = stretch(rows.begin_global, n)
+        subtract(rows.x_global, rows.columns, 0, begin, end, w_global, left)
+
+
+def subtract(x: F32, place: I32, base: int, begin: int, end: int, w: F64, left: F64) -> None:
+    """Take off what weights, by place from a base on, say of one row."""
+    e, last = U(begin), U(end)
+    if len(left) == 1:
+        a = b = 0.0
+        while e + U(1) < last:
+            a += x[e] * w[U(place[e] - base), 0]
+            b += x[e + U(1)] * w[U(place[e + U(1)] - base), 0]
+            e += U(2)
+        if e < last:
+            a += x[e] * w[U(place[e] - base), 0]
+        left[0] -= a + b
+        return
+    while e + U(3) < last:  # four at once, since each loop takes its time to begin
+        f, g, h = e + U(1), e + U(2), e + U(3)
+        we, wf = w[U(place[e] - base)], w[U(place[f] - base)]
+        wg, wh = w[U(place[g] - base)], w[U(place[h] - base)]
+        xe, xf, xg, xh = x[e], x[f], x[g], x[h]
+        for k in range(U(len(left))):
+            left[k] -= (xe * we[k] + xf * wf[k]) + (xg * wg[k] + xh * wh[k])
+        e += U(4)
+    while e < last:
+        we, xe = w[U(place[e] - base)], x[e]
+        for k in range(U(len(left))):
+            left[k] -= xe * we[k]
+        e += U(1)
+
+
+def send(x: F32, place: I32, base: int, begin: int, end: int, left: F64, out: F64) -> None:
+    """Add one row's entries times what is left to sums, by place from a base on."""
+    if len(left) == 1:
+        value = left[0]
+        for e in range(U(begin), U(end)):
+            out[U(place[e] - base), 0] += x[e] * value
+        return
+    for e in range(U(begin), U(end)):
+        sums, value = out[U(place[e] - base)], x[e]
+        for k in range(U(len(left))):
+            sums[k] += value * left[k]
+
+
+def scale_row(values: F64, scale: float) -> None:
+    """Multiply all."""
+    for k in range(U(len(values))):
+        values[k] *= scale
 
 
 @apart
+def times_block(blocks: F64, corner: int, size: int, own: F64, out: F64) -> None:
+    """Let out be a symmetric block times own, a column for each problem."""
+    problems = own.shape[1]
+    if problems == 1:
+        for a in range(size):
+            row, total, value = corner + a * (a + 1) // 2, 0.0, own[a, 0]
+            for b in range(a):
+                total += blocks[row + b] * own[b, 0]
+                out[b, 0] += blocks[row + b] * value
+            out[a, 0] = total + blocks[row + a] * value
+        return
+    for a in range(size):
+        row, value = corner + a * (a + 1) // 2, blocks[corner + a * (a + 3) // 2]
+        for k in range(problems):
+            out[a, k] = value * own[a, k]
+        for b in range(a):
+            value, mine, other = blocks[row + b], own[a], own[b]
+            to_mine, to_other = out[a], out[b]
+            for k in range(U(problems)):
+                to_mine[k] += value * other[k]
+                to_other[k] += value * mine[k]
+
+
 def condense(
     rows: SortedRows,
     blocks: F64,
@@ -284,15 +420,16 @@ def condense(
     place: I64,
     out: F64,
     mine: I64,
+    met: I64,
+    swept: F64,
     seen: F64,
     less: F64,
 ) -> None:
     """Add the lower triangle of S without its ridge, of those columns that have a place in it.
 
-    `mine` (places) is -1 everywhere; `seen` (slots of a client, places) and `less` (places, places)
-    are room for one client.
+    `mine` (places) is -1 everywhere; `met` and `swept` (places), `seen` (slots of a client, places)
+    and `less` (places, places) are room for one client.
     """
-    met = np.empty(len(out), np.int64)
     for i in range(len(rows.first_row) - 1):
         count = 0
         for e in range(
@@ -302,10 +439,12 @@ def condense(
             if p >= 0 and mine[p] < 0:
                 mine[p], met[count] = count, p
                 count += 1
-        if rows.first_row[i + 1] - rows.first_row[i] < rows.first_slot[i + 1] - rows.first_slot[i]:
-            condense_rows(rows, i, blocks, weight, place, out, mine, met[:count])
+        if is_by_rows(rows, i):
+            condense_rows(rows, i, blocks, place, out, mine, met[:count], swept, seen, less)
         else:
-            condense_slots(rows, i, blocks, weight, place, out, mine, met[:count], seen, less)
+            condense_slots(
+                rows, i, blocks, weight, place, out, mine, met[:count], swept, seen, less
+            )
         for p in met[:count]:
             mine[p] = -1
 
@@ -315,36 +454,27 @@ def condense_rows(
     rows: SortedRows,
     i: int,
     blocks: F64,
-    weight: F64,
     place: I64,
     out: F64,
     mine: I64,
     met: I64,
+    swept: F64,
+    seen: F64,
+    more: F64,
 ) -> None:
-    """The same for a client with fewer rows than slots: X_g' (W - W X_l C X_l' W) X_g, by rows."""
-    slot, corner = rows.first_slot[i], rows.first_cell[i]
-    own, swept = np.empty(rows.first_slot[i + 1] - slot), np.empty(len(met))
-    for n in range(rows.first_row[i], rows.first_row[i + 1]):
-        own[:] = 0.0
-        for f in range(rows.begin_local[n], rows.begin_local[n + 1]):
-            b, value = rows.slots[f] - slot, weight[n] * rows.x_local[f]
-            for a in range(len(own)):
-                own[a] += value * blocks[corner + cell(a, b)]
-        swept[:] = 0.0
-        for m in range(rows.first_row[i], rows.first_row[i + 1]):
-            left = 1.0 if m == n else 0.0
-            for f in range(rows.begin_local[m], rows.begin_local[m + 1]):
-                left -= rows.x_local[f] * own[rows.slots[f] - slot]
-            left *= weight[m]
-            for e in range(rows.begin_global[m], rows.begin_global[m + 1]):
-                p = place[rows.columns[e]]
-                if p >= 0:
-                    swept[mine[p]] += left * rows.x_global[e]
-        for e in range(rows.begin_global[n], rows.begin_global[n + 1]):
-            p, value = place[rows.columns[e]], rows.x_global[e]
-            for k in range(len(met)):
-                if met[k] <= p:
-                    out[p, met[k]] += value * swept[k]
+    """The same for a client whose block is M: X_g' M X_g."""
+    first, corner, count = rows.first_row[i], rows.first_cell[i], len(met)
+    size = rows.first_row[i + 1] - first
+    seen[:size, :count] = 0.0
+    for n in range(size):
+        for e in range(rows.begin_global[first + n], rows.begin_global[first + n + 1]):
+            p = place[rows.columns[e]]
+            if p >= 0:
+                seen[n, mine[p]] += rows.x_global[e]
+    surround(blocks, corner, size, seen, count, swept, more)
+    for p in range(count):
+        for q in range(p + 1):
+            out[max(met[p], met[q]), min(met[p], met[q])] += more[p, q]
 
 
 @apart
@@ -357,15 +487,14 @@ def condense_slots(
     out: F64,
     mine: I64,
     met: I64,
+    swept: F64,
     seen: F64,
     less: F64,
 ) -> None:
-    """The same for a client with as many rows as slots or more, by slots."""
+    """The same for a client whose block is C."""
     slot, corner, count = rows.first_slot[i], rows.first_cell[i], len(met)
     size = rows.first_slot[i + 1] - slot
-    swept = np.empty(count)
     seen[:size, :count] = 0.0
-    less[:count, :count] = 0.0
     for n in range(rows.first_row[i], rows.first_row[i + 1]):
         first, last = rows.begin_global[n], rows.begin_global[n + 1]
         for e in range(first, last):
@@ -379,20 +508,81 @@ def condense_slots(
                     out[max(p, q), min(p, q)] += value * rows.x_global[f]
             for f in range(rows.begin_local[n], rows.begin_local[n + 1]):
                 seen[rows.slots[f] - slot, mine[p]] += value * rows.x_local[f]
-    for a in range(size):
-        swept[:] = 0.0
-        for b in range(size):
-            value = blocks[corner + cell(a, b)]
-            for q in range(count):
-                swept[q] += value * seen[b, q]
-        for p in range(count):
-            value = seen[a, p]
-            if value != 0.0:
-                for q in range(p + 1):
-                    less[p, q] += value * swept[q]
+    surround(blocks, corner, size, seen, count, swept, less)
     for p in range(count):
         for q in range(p + 1):
             out[max(met[p], met[q]), min(met[p], met[q])] -= less[p, q]
+
+
+@apart
+def surround(blocks: F64, corner: int, size: int, x: F64, count: int, swept: F64, out: F64) -> None:
+    """Let out be the lower triangle of x' B x, of a symmetric block B and so many columns of x."""
+    out[:count, :count] = 0.0
+    for a in range(size):
+        swept[:count] = 0.0
+        for b in range(size):
+            add_row(swept, blocks[corner + cell(a, b)], x[b], 0, count)
+        for p in range(count):
+            if x[a, p] != 0.0:
+                add_row(out[p], x[a, p], swept, 0, p + 1)
+
+
+@apart
+def swept_row(rows: SortedRows, i: int, n: int, blocks: F64, out: F64) -> None:
+    """X_l' times row n of M, of client i."""
+    slot, first = rows.first_slot[i], rows.first_row[i]
+    out[:] = 0.0
+    for m in range(rows.first_row[i + 1] - first):
+        value = blocks[rows.first_cell[i] + cell(n, m)]
+        for e in range(rows.begin_local[first + m], rows.begin_local[first + m + 1]):
+            out[rows.slots[e] - slot] += value * rows.x_local[e]
+
+
+@apart
+def own_variances(rows: SortedRows, blocks: F64, ridge: F64, out: F64) -> None:
+    """The diagonal of C, by slot."""
+    swept = np.empty(np.diff(rows.first_slot).max())
+    for i in range(len(rows.first_row) - 1):
+        slot, first = rows.first_slot[i], rows.first_row[i]
+        size = rows.first_slot[i + 1] - slot
+        if not is_by_rows(rows, i):
+            for a in range(size):
+                out[slot + a] = blocks[rows.first_cell[i] + cell(a, a)]
+            continue
+        for a in range(slot, slot + size):
+            out[a] = 1.0 / ridge[a]
+        for n in range(rows.first_row[i + 1] - first):
+            swept_row(rows, i, n, blocks, swept[:size])
+            for e in range(rows.begin_local[first + n], rows.begin_local[first + n + 1]):
+                a = rows.slots[e]
+                out[a] -= rows.x_local[e] * swept[a - slot] / ridge[a] ** 2
+
+
+@apart
+def write_covariances(rows: SortedRows, blocks: F64, ridge: F64, corner: I64, out: F32) -> None:
+    """C of every client, each at its corner."""
+    widest = np.diff(rows.first_slot).max()
+    swept, scaled = np.empty(widest), np.empty(widest * (widest + 1) // 2)
+    for i in range(len(rows.first_row) - 1):
+        slot, first, k = rows.first_slot[i], rows.first_row[i], corner[i]
+        size = rows.first_slot[i + 1] - slot
+        if not is_by_rows(rows, i):
+            for c in range(rows.first_cell[i], rows.first_cell[i + 1]):
+                out[k + c - rows.first_cell[i]] = blocks[c]
+            continue
+        scaled[: size * (size + 1) // 2] = 0.0
+        for a in range(size):
+            scaled[cell(a, a)] = ridge[slot + a]
+        for n in range(rows.first_row[i + 1] - first):
+            swept_row(rows, i, n, blocks, swept[:size])
+            for e in range(rows.begin_local[first + n], rows.begin_local[first + n + 1]):
+                a = rows.slots[e] - slot
+                for b in range(a + 1):
+                    scaled[a * (a + 1) // 2 + b] -= rows.x_local[e] * swept[b]
+        for a in range(size):
+            for b in range(a + 1):
+                c = a * (a + 1) // 2 + b
+                out[k + c] = scaled[c] / (ridge[slot + a] * ridge[slot + b])
 
 
 @apart

@@ -91,7 +91,7 @@ class Variances(NamedTuple):
     determined: F64
 
 
-class Labels(NamedTuple):
+class OutputLabels(NamedTuple):
     """Labels of one output, offsets and weights of rows, in the order of an `Arrow`."""
 
     loss: str
@@ -136,7 +136,7 @@ def find_variances(
             arrow.weigh(weight)
         arrow.set_ridges(noise / np.where(alive, np.exp(logs), NOTHING), again=squared)
         w_global, w_local = arrow.means(target, w_global, NEAR_MEANS)
-        found = arrow.covariance(draws, root, NEAR_DRAWS)
+        found = arrow.covariance(draws, root, NEAR_DRAWS, is_kept=False)
         root = found.root_global
         determined, squares = _by_group(arrow, w_global, w_local, found)
         last, score = score, toward(score, arrow.scores(w_global, w_local), squared)
@@ -210,7 +210,7 @@ def _by_group(arrow: Arrow, w_global: F64, w_local: F64, side: Covariance) -> tu
     return known.clip(0, group_sums(group, np.ones_like(w), count)), group_sums(group, w**2, count)
 
 
-def solve_for(arrow: Arrow, labels: Labels, variances: Variances, seed: int) -> Solution:
+def solve_for(arrow: Arrow, labels: OutputLabels, variances: Variances, seed: int) -> Solution:
     """The posterior of all weights under these variances."""
     squared, score = labels.loss == "squared", np.zeros(len(labels.y))
     ridges = variances.noise / np.maximum(variances.of_groups, NOTHING)
@@ -226,7 +226,7 @@ def solve_for(arrow: Arrow, labels: Labels, variances: Variances, seed: int) -> 
     draws = arrow.draws(seed)
     side = arrow.covariance(draws, np.zeros_like(draws.shared), 1e-2)
     # Half the digits are enough to predict by, and the rest is no longer needed.
-    names = ("blocks", "root_global", "root_local")
+    names = ("root_global", "root_local")
     side = side._replace(**{name: getattr(side, name).astype(np.float32) for name in names})
     arrow.blocks = arrow.products = np.zeros(0)
     errors = _errors(arrow, labels, side, score, w_global, variances)
@@ -235,7 +235,7 @@ def solve_for(arrow: Arrow, labels: Labels, variances: Variances, seed: int) -> 
 
 def _errors(
     arrow: Arrow,
-    labels: Labels,
+    labels: OutputLabels,
     found: Covariance,
     score: F64,
     w_global: F64,
@@ -316,22 +316,22 @@ def models_of(shape: ModelShape, arrow: Arrow, found: list[Solution]) -> OnlineM
     )
 
 
-def labels_of(shape: ModelShape, data: Encoded, arrow: Arrow, k: int) -> Labels:
+def labels_of(shape: ModelShape, data: Encoded, arrow: Arrow, k: int) -> OutputLabels:
     """The labels of output k, in the order of an arrow."""
     rows = len(data.client)
     offset = np.zeros(rows) if data.offset is None else data.offset
     weight = np.ones(rows) if data.weight is None else data.weight
     y = data.y[k].astype(np.float64)
-    return Labels(shape.loss, y[arrow.order], offset[arrow.order], weight[arrow.order])
+    return OutputLabels(shape.loss, y[arrow.order], offset[arrow.order], weight[arrow.order])
 
 
-def row_losses(labels: Labels, score: F64) -> F64:
+def row_losses(labels: OutputLabels, score: F64) -> F64:
     """The loss of each row's score, its offset not included, times its weight over the mean one.
 
     Examples
     --------
     >>> zero, one = np.zeros(2), np.ones(2)
-    >>> row_losses(Labels("squared", np.array([1.0, 3.0]), one, one), zero)
+    >>> row_losses(OutputLabels("squared", np.array([1.0, 3.0]), one, one), zero)
     array([0., 4.])
     """
     score = score + labels.offset

@@ -1,21 +1,19 @@
 """What both estimators share: from tables and dicts to models, and back to scores."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from fedres.core.losses import LOSSES
 from fedres.core.types import F32, F64, I64, Matrix
-from fedres.simulation.settings import choose
 from fedres.tables.arrow import Arrow, TooWideError
 from fedres.tables.cell_values import as_floats, place_of, unfit
 from fedres.tables.client_ids import Clients
@@ -23,13 +21,15 @@ from fedres.tables.columns import Tastes
 from fedres.tables.contributions import linear_parts
 from fedres.tables.dict_encoder import DictEncoder
 from fedres.tables.empirical_bayes import Solution, models_of, train
-from fedres.tables.encoder import EncodedTable, Encoder, EstimatorMethod, Names
+from fedres.tables.encoder import EncodedTable, Encoder, EstimatorMethod
 from fedres.tables.input_rows import as_pandas
-from fedres.tables.labels import FARTHEST, Labels
+from fedres.tables.labels import Labels
 from fedres.tables.mixed_models import MixedModels
 from fedres.tables.online_models import ModelShape, OnlineModels, SparseRow
 from fedres.tables.origins import counted_from, nearer_to_zero, zeros_of
+from fedres.tables.parameters import Parameters
 from fedres.tables.posterior import Posterior
+from fedres.tables.prepared_rows import Begun, Prepared, in_range
 from fedres.tables.read_table import Table
 from fedres.tables.sgd_tuning import DEFAULT, Encoded, Trial, or_default, tune_and_train
 from fedres.tables.shared_models import SharedModel, features_seen, seen_part
@@ -41,15 +41,10 @@ from fedres.tables.weights import LocalModels, Weights, unpack
 if TYPE_CHECKING:
     import pandas as pd
 
-Solver = Literal["auto", "bayes", "sgd"]
-SharedKind = Literal["linear", "trees", "auto"]
-Views = TypeVar("Views", bound=tuple[Matrix | SparseRow, Matrix | SparseRow])
 
-
-class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
+class FedResEstimator(Parameters):
     """The common part of `FedResRegressor` and `FedResClassifier`."""
 
-    _loss: Any  # the name of the loss
     _labels: Labels
     _clients: Clients
     _models: OnlineModels
@@ -58,43 +53,7 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     solver_: str
     shared_: str
     latent_: int
-    _posterior: Posterior | None = None
     _shared: tuple[SharedModel, ...] = ()  # none where the shared model is linear
-
-    def __init__(
-        self,
-        *,
-        client: str | Literal[False] | None = None,
-        local_features: Names | None = None,
-        global_features: Names | None = None,
-        categorical_features: Names | None = None,
-        method: EstimatorMethod = "fedres",
-        shared: SharedKind | Any = "linear",
-        solver: Solver = "auto",
-        offset: str | None = None,
-        latent: int | None = None,
-        item: str | None = None,
-        forgetting_factor: float = 1.0,
-        eta: float | None = None,
-        shrinkage: float | None = None,
-        passes: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.client = client
-        self.local_features = local_features
-        self.global_features = global_features
-        self.categorical_features = categorical_features
-        self.method = method
-        self.shared = shared
-        self.solver = solver
-        self.offset = offset
-        self.latent = latent
-        self.item = item
-        self.forgetting_factor = forgetting_factor
-        self.eta = eta
-        self.shrinkage = shrinkage
-        self.passes = passes
-        self.random_state = random_state
 
     def fit(self, X: Any, y: Any, client: Any = None, sample_weight: Any = None) -> Self:
         """Learn from a table, and forget what was learned before.
@@ -573,33 +532,6 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             {"taste_strength": strength, "loss": loss} for strength, loss in found.losses.items()
         ]
 
-    def _chosen_solver(self, data: Encoded) -> str:
-        """What ``auto`` stands for: options of ``sgd`` ask for it."""
-        given = [name for name in ("eta", "shrinkage", "passes") if getattr(self, name) is not None]
-        chosen = self.solver
-        if chosen == "auto":
-            chosen = "sgd" if given else "bayes"
-        if chosen != "bayes" and (what := self._only_bayes(data)):
-            raise ValueError(
-                f"{what} needs solver='bayes', and {given[0] + ' is for' if given else 'this is'} "
-                f"solver={chosen!r}: leave it out"
-            )
-        return chosen
-
-    def _only_bayes(self, data: Encoded | None) -> str | None:
-        """What is asked for that only ``bayes`` can do."""
-        if self.offset is not None:
-            return "offset"
-        if self.latent is not None:
-            return "latent"
-        if self.forgetting_factor != 1:
-            return "forgetting_factor"
-        if not (isinstance(self.shared, str) and self.shared in ("linear", "auto")):
-            return f"shared={self.shared!r}"
-        if data is not None and data.weight is not None:
-            return "sample_weight"
-        return None if self._loss in LOSSES else f"loss={self._loss!r}"
-
     def _begin_online(self) -> None:
         self.solver_, self.shared_, self._posterior, self._shared = "sgd", "linear", None, ()
         self.latent_ = 0
@@ -629,102 +561,6 @@ class FedResEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             shrinkage,
         )
 
-    def _check_parameters(self) -> None:
-        choose("method", self.method, get_args(EstimatorMethod))
-        choose("solver", self.solver, get_args(Solver))
-        self._check_shared()
-        self._check_tastes()
-        if not (self.client is None or self.client is False or isinstance(self.client, str)):
-            raise ValueError(f"client must name a column or be None or False, not {self.client!r}")
-        if not 0 < self.forgetting_factor <= 1:
-            raise ValueError(
-                f"forgetting_factor must be above 0 and at most 1, not {self.forgetting_factor}"
-            )
-        if self.eta is not None and not 0 < self.eta < np.inf:
-            raise ValueError(f"eta must be a positive number or None, not {self.eta}")
-        if self.shrinkage is not None and not 0 <= self.shrinkage < np.inf:
-            raise ValueError(f"shrinkage must be a number from 0 up or None, not {self.shrinkage}")
-        if self.passes is not None and not (self.passes >= 1 and self.passes == int(self.passes)):
-            raise ValueError(f"passes must be a whole number from 1 up or None, not {self.passes}")
-
-    def _check_shared(self) -> None:
-        if isinstance(self.shared, str):
-            choose("shared", self.shared, get_args(SharedKind))
-            return
-        kinds = ("predict", "predict_proba") if self._loss == "logistic" else ("predict",)
-        if isinstance(self.shared, type) or not (
-            hasattr(self.shared, "fit")
-            and (is_regressor(self.shared) or (len(kinds) == 2 and is_classifier(self.shared)))
-        ):
-            raise ValueError(
-                f"shared must be {', '.join(map(repr, get_args(SharedKind)))} or a regressor"
-                f"{' or classifier' if len(kinds) == 2 else ''} of scikit-learn's kind, "
-                f"not {self.shared!r}"
-            )
-        if is_classifier(self.shared) and not hasattr(self.shared, "predict_proba"):
-            raise ValueError(f"shared must have predict_proba, which {self.shared!r} has not")
-
-    def _check_tastes(self) -> None:
-        if (self.latent is None) != (self.item is None):
-            raise ValueError(
-                f"latent={self.latent!r} and item={self.item!r} go together: the number of tastes "
-                "a client has, and the column that names what they are for"
-            )
-        if self.latent is None:
-            return
-        if not (self.latent >= 1 and self.latent == int(self.latent)):
-            raise ValueError(f"latent must be a whole number from 1 up or None, not {self.latent}")
-        if self.shared not in ("linear", "auto"):
-            raise ValueError(f"latent needs a linear shared model, not shared={self.shared!r}")
-        if self.item == self.client:
-            raise ValueError(f"item and client are both {self.item!r}: name another column")
-
-    def _refuse_batch(self) -> None:
-        """Refuse to learn row by row what has to be learned from all rows at once."""
-        if self._posterior is not None:
-            return
-        what = self._only_bayes(None)
-        if what is None and self.solver == "bayes":
-            what = "solver='bayes'"
-        if what is not None:
-            raise ValueError(
-                f"{what} needs many rows to begin with: use fit first, or solver='sgd' to learn "
-                "row by row from the start"
-            )
-
-
-class Begun(NamedTuple):
-    """Rows as given, checked."""
-
-    table: Any
-    y: Any
-    client: Any
-    offset: F64 | None
-    weight: F64 | None
-
-    def where(self, keep: Any) -> "Begun":
-        """Those rows that count."""
-        if keep.all():
-            return self
-        table, y, client, offset, weight = self
-        return Begun(
-            table[keep],
-            y[keep],
-            client if client is False else np.asarray(client)[keep],
-            None if offset is None else offset[keep],
-            None if weight is None else weight[keep],
-        )
-
-
-class Prepared(NamedTuple):
-    """Rows to train on, of which every method takes its own views."""
-
-    table: EncodedTable
-    targets: F32
-    client: I64
-    weight: F64 | None
-    offset: F64 | None
-
 
 @contextmanager
 def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
@@ -736,15 +572,3 @@ def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
         vars(estimator).clear()
         vars(estimator).update(before)
         raise
-
-
-def in_range(views: Views) -> Views:
-    """Refuse encoded features that are so large that learning from them would overflow."""
-    for x in views:
-        values = x if isinstance(x, np.ndarray) else x.data
-        if values.size and (largest := np.abs(values).max()) > FARTHEST:
-            raise ValueError(
-                f"a feature is {largest:.0e} times its spread in the rows seen first: correct it, "
-                "or fit anew"
-            )
-    return views

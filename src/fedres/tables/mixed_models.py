@@ -88,7 +88,8 @@ class MixedModels(OnlineModels):
             return
         if self.reach and self.trust.size:
             for weights in self.trust:
-                compiled(soften)(weights, (self.reach / reach) ** 2)
+                powers = np.full(weights.shape[-1], (self.reach / reach) ** 2)
+                compiled(soften)(weights, powers)
         self.reach = reach
 
     def rows(

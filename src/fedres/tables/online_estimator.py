@@ -12,9 +12,10 @@ from fedres.tables.cell_values import as_float
 from fedres.tables.client_ids import NAMELESS, Clients, plain_id
 from fedres.tables.dict_encoder import DictEncoder
 from fedres.tables.encoder import Names
-from fedres.tables.estimator import FedResEstimator, all_or_nothing, in_range
+from fedres.tables.estimator import FedResEstimator, all_or_nothing
 from fedres.tables.labels import Labels
 from fedres.tables.online_models import SparseRow
+from fedres.tables.prepared_rows import in_range
 
 
 class OnlineEstimator(FedResEstimator):

@@ -55,7 +55,7 @@ def nearer_to_zero(arrow: Arrow, found: Solution, zeros: F64) -> I64:
     client = np.repeat(np.arange(len(rows.first_slot) - 1), np.diff(rows.first_slot))
     last = rows.first_slot[client + 1] - 1  # the slot of the constant
     place, w, blocks = arrow.places(), found.w_local, found.covariance.blocks
-    corner = rows.first_cell[client]
+    corner = arrow.corner[client]
     both = w * w[last] + noise * blocks[corner + place[last] * (place[last] + 1) // 2 + place]
     own = w**2 + noise * blocks[corner + place * (place + 3) // 2]
     size = len(arrow.groups.of_local)

@@ -75,7 +75,6 @@ class Posterior:
         is_whole = arrow.is_whole
         roots = sides if is_whole or len(found) == 1 else []
         width = sides[0].root_global.shape[1] if roots else 0
-        rows = arrow.rows
         prior = np.stack([one.variances.of_groups for one in found])
         noise = np.array([one.variances.noise for one in found])
         slots = np.arange(arrow.slots, dtype=np.int32)
@@ -95,8 +94,8 @@ class Posterior:
             _stack([one.root_local for one in roots])
             if roots
             else np.zeros((len(found), arrow.slots, 0), np.float32),
-            _sorted_blocks(rows.first_slot, rows.first_cell, slots, arrow.columns),
-            _stack([np.asarray(one.blocks, np.float32) for one in sides]),
+            _sorted_blocks(arrow.rows.first_slot, arrow.corner, slots, arrow.columns),
+            _stack([one.blocks for one in sides]),
             np.stack([one.across for one in sides]).astype(np.float32),
         )
 

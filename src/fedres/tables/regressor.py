@@ -12,9 +12,9 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from fedres.core.types import F64, I64
 from fedres.simulation.settings import choose
 from fedres.tables.encoder import EstimatorMethod, Names
-from fedres.tables.estimator import SharedKind, Solver
 from fedres.tables.labels import CountLabels, NumberLabels, Running
 from fedres.tables.online_estimator import OnlineEstimator
+from fedres.tables.parameters import SharedKind, Solver
 
 NumberLoss = Literal["squared", "poisson"]
 

@@ -93,17 +93,26 @@ class LightGbmTrees(BoostedTrees):
 
         if len(rows) < 2 * FEWEST_IN_LEAF:
             return score
+        others = np.delete(np.arange(x.shape[0]), rows)
         if self.booster is None:
-            part = self.data if len(rows) == x.shape[0] else self.data.subset(rows).construct()
+            part = self.data.subset(rows).construct() if len(others) else self.data
             self.booster = lightgbm.Booster(self.data.params, part)
+            if len(others):
+                self.booster.add_valid(self.data.subset(others).construct(), "others")
             self.data = None
         wanted, weights, before = (score + left)[rows], weight[rows], self.booster.num_trees()
         for _ in range(max(TREES, before // GROWTH)):
             self.booster.update(fobj=lambda now, _: (weights * (now - wanted), weights))
-        if self.booster.num_trees() == before:  # nothing is left to split
-            return score
-        more = self.booster.predict(_taken(x), start_iteration=before, num_threads=_threads(x))
-        return np.asarray(score + more)
+        score = score.copy()
+
+        def keep(now: F64, data: Any) -> tuple[str, float, bool]:
+            score[rows if data is self.booster.train_set else others] = now
+            return "", 0.0, False
+
+        # The booster knows the scores of all rows: to predict them anew would take longer.
+        self.booster.eval_train(keep)
+        self.booster.eval_valid(keep)
+        return score
 
     def __reduce__(self) -> Any:
         return LightGbmTrees.unpack, (self.pack(),)  # a copy needs no rows

@@ -28,7 +28,7 @@ from fedres.tables.arrow import Arrow
 from fedres.tables.csr_sides import only
 from fedres.tables.empirical_bayes import (
     NOTHING,
-    Labels,
+    OutputLabels,
     Solution,
     Variances,
     find_variances,
@@ -58,7 +58,7 @@ CLOSE = 1e-2  # change of variances that ends the search for them
 ROUGHLY = 1e-2  # error of weights between steps, which the next step makes good
 
 
-class Outcome(NamedTuple):
+class Trained(NamedTuple):
     """What training found.
 
     Attributes
@@ -80,7 +80,7 @@ class Outcome(NamedTuple):
 class LinearSide:
     """All weights, given the variances and the scores of the shared model, and kept rows only."""
 
-    def __init__(self, arrow: Arrow, labels: Labels, variances: Variances, kept: Any) -> None:
+    def __init__(self, arrow: Arrow, labels: OutputLabels, variances: Variances, kept: Any) -> None:
         self.arrow, self.labels, self.kept = copy(arrow), labels, np.asarray(kept, np.float64)
         self.ridges = variances.noise / np.maximum(variances.of_groups, NOTHING)
         self.w_global, self.score = np.zeros(arrow.width), np.zeros(len(labels.y))
@@ -131,7 +131,7 @@ def train_trees(
     seen: NDArray[np.bool_],
     rng: Any,
     or_linear: bool = False,
-) -> Outcome:
+) -> Trained:
     """Fit boosted trees and the linear side.
 
     Parameters
@@ -159,7 +159,7 @@ def train_trees(
             name: float(np.sum([one.losses[name] for one in courses])) for name in courses[0].losses
         }
         if or_linear and losses["trees"] > (1 - GAIN) * losses["linear"]:
-            return Outcome(None, [], [], losses)
+            return Trained(None, [], [], losses)
         alive = np.any([one.variances.of_groups > 0 for one in courses], axis=0)
         arrow = Arrow(shape, _unseen(data, seen), groups, alive)
         x = seen_part(data.x_global, seen)[arrow.order]
@@ -176,7 +176,7 @@ def train_trees(
             one = solve_for(arrow, labels._replace(offset=offset), course.variances, seed)
             found.append(one._replace(errors=course.errors))
             shared.append(grower.trees)
-    return Outcome(arrow, found, shared, losses)
+    return Trained(arrow, found, shared, losses)
 
 
 class Grower:
@@ -246,7 +246,7 @@ def train_foreign(
     seen: NDArray[np.bool_],
     rng: Any,
     model: Any,
-) -> Outcome:
+) -> Trained:
     """Fit a model of scikit-learn's kind and the linear side; parameters as of `train_trees`.
 
     A classifier cannot be told what the linear side says already: it is fitted once, to the labels.
@@ -301,7 +301,7 @@ def train_foreign(
                 assert known is not None
                 found.append(solve_for(last, labels_of(shape, sides[k], last, k), known, seed))
                 own[k] = last.scores(found[k].w_global, found[k].w_local)
-        return Outcome(last, found, [fitted(np.arange(len(fold)))], {})
+        return Trained(last, found, [fitted(np.arange(len(fold)))], {})
 
 
 def _fit(model: Any, x: Any, y: Any, weight: F64) -> Any:

@@ -20,12 +20,12 @@ from scipy.special import ndtri
 
 from fedres.core.types import F32, F64, I64, Matrix
 from fedres.tables.arrow import Arrow
-from fedres.tables.client_blocks import invert_blocks
+from fedres.tables.client_blocks import find_blocks
 from fedres.tables.empirical_bayes import (
     ENOUGH_ERRORS,
     LEVELS,
     NOTHING,
-    Labels,
+    OutputLabels,
     Solution,
     Variances,
     find_all_variances,
@@ -103,7 +103,12 @@ class Items(NamedTuple):
 
 
 class TasteArrow(Arrow):
-    """An arrow whose last local features before the constant are factors of items."""
+    """An arrow whose last local features before the constant are factors of items.
+
+    Blocks have what is not known of these factors, which rows do not tell.
+    """
+
+    takes_rows = False
 
     def __init__(
         self,
@@ -146,7 +151,8 @@ class TasteArrow(Arrow):
         first = np.arange(items + 1)
         blocks = rows._replace(first_slot=first * size, first_cell=first * products.shape[1])
         ones = np.ones(items * size)  # one over the prior's variance
-        compiled(invert_blocks, allocates=True)(blocks, products.ravel(), ones, spread)
+        find = compiled(find_blocks, allocates=True)
+        find(blocks, products.ravel(), self.weight, ones, spread)
         triangles = spread.reshape(products.shape)
         return Factors(np.einsum("jab,jb->ja", squares(triangles, size), sums), triangles)
 
@@ -154,7 +160,9 @@ class TasteArrow(Arrow):
 class Turns:
     """Both sides in turns, on kept rows only; `strength` may change between turns."""
 
-    def __init__(self, arrow: TasteArrow, labels: Labels, variances: Variances, kept: F64) -> None:
+    def __init__(
+        self, arrow: TasteArrow, labels: OutputLabels, variances: Variances, kept: F64
+    ) -> None:
         self.arrow, self.labels, self.kept = arrow, labels, kept
         self.variances = variances  # without tastes
         self.w_global, self.w_local = np.zeros(arrow.width), np.zeros(arrow.slots)
