@@ -101,6 +101,11 @@ def test_inspect_shows_a_model_that_was_fitted_in_shards(folder, large):
         )
 
 
+def test_predict_says_that_there_are_no_intervals(folder, large):
+    words = fails("predict", folder / "model", folder / "new", "--interval", "0.9")
+    assert "keeps no variances" in words
+
+
 def test_fit_reads_csv_files_and_says_what_memory_it_took(folder, tmp_path):
     frame = pd.read_parquet(folder / "whole.parquet").assign(
         user=lambda t: t.user.str[1:].astype(int), y=lambda t: np.where(t.y > 5, "high", "low")

@@ -93,6 +93,11 @@ def _with_predictions(
     if interval is not None:
         if not hasattr(model, "predict_interval"):
             raise ValueError("classes have probabilities and no intervals: leave out --interval")
+        if model._posterior is None:
+            raise ValueError(
+                "this model keeps no variances, as one of sgd or one that was fitted in shards: "
+                "leave out --interval, or fit a table that fits into memory by bayes"
+            )
         bounds = model.predict_interval(x, client, level=interval).T
         new |= dict(zip(("prediction_low", "prediction_high"), bounds, strict=True))
     if hasattr(model, "predict_proba"):
