@@ -29,6 +29,7 @@ SETS = (
 )
 ROUNDS = 500
 BOUND = mixture_bound(3, reach=2)
+FIRST = 1000  # seeds below were looked at when it was decided how the mixture predicts new rows
 DOCS = Path(__file__).parents[1] / "docs"
 DATA = {data.name: data for data in map(fedres.load_data, SETS)}
 
@@ -103,7 +104,8 @@ def main() -> None:
     """Run the study and write its page."""
     seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 20
     cells = list(product(DATA, (10, 50), (0, 100)))
-    calls = [partial(measure, *cell, seed) for cell in cells for seed in range(seeds)]
+    drawn = range(FIRST, FIRST + seeds)
+    calls = [partial(measure, *cell, seed) for cell in cells for seed in drawn]
     found = fedres.run_all(calls, progress="mixing")
     rows, facts = zip(
         *(row(*cell, found[k * seeds : (k + 1) * seeds]) for k, cell in enumerate(cells)),
