@@ -31,6 +31,7 @@ from fedres.core.types import F64
 from fedres.simulation.parallel import count_cores
 from fedres.tables.arrow import TooWideError
 from fedres.tables.cell_values import as_floats
+from fedres.tables.empirical_bayes import MOST_ROWS
 from fedres.tables.encoder import Encoder, EstimatorMethod
 from fedres.tables.input_rows import Input
 from fedres.tables.judging import compare_on_table, estimator_for
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 
 JUDGED = 100_000  # rows of clients that methods are judged on
 A_JUDGED_ROW = 5_000  # bytes of memory
-VARIANCES_FROM = 60_000  # rows: see `empirical_bayes.MOST_ROWS`
 
 
 @dataclass(frozen=True)
@@ -268,9 +268,9 @@ def _train_bayes(
 
     assert isinstance(model.encoder_, Encoder)
     shape = model._settings(DEFAULT.eta, 0.0)
-    data = some_rows(shards, model.encoder_, VARIANCES_FROM)
-    if len(data.client) > VARIANCES_FROM:
-        data = data.of_clients(of_some_clients(data.client, rng, VARIANCES_FROM))
+    data = some_rows(shards, model.encoder_, MOST_ROWS)
+    if len(data.client) > MOST_ROWS:
+        data = data.of_clients(of_some_clients(data.client, rng, MOST_ROWS))
     _, found = model._train_linear(shape, data, rng)
     del data
     problem = shard_bayes.BayesProblem(
