@@ -337,6 +337,24 @@ def test_a_lost_reply_is_sent_again(tmp_path):
     assert server.members["b"].confirmed == clients[1].memory.next == 6
 
 
+def test_a_late_upload_is_said_to_be_late_by_the_rounds_that_it_missed(tmp_path):
+    server, clients = make(tmp_path)
+    slow = None
+    for _ in range(3):
+        for node, task in server.tasks(clients):
+            if node == 2:
+                slow = slow or task
+            else:
+                server.receive(task.task, *clients[node].work(task).pack())
+    met = server.version
+    assert met == server.members["a"].applied + server.members["b"].applied > 6
+    server.receive(slow.task, *clients[2].work(slow).pack())
+    server.save()
+    (line,) = [line for line in read_log(server.folder) if line["client"] == "c"]
+    assert (line["made_with"], line["made"]) == (0, met + 1)
+    assert line["lag"] == round(met / 3, 4) == round(server.members["c"].lag, 4)
+
+
 def test_an_upload_under_way_is_not_sent_again(tmp_path):
     server, clients = make(tmp_path, "a")
     (_, one), (_, two) = server.tasks([0])
