@@ -117,6 +117,8 @@ def reproduce(
     seeds. What the paper does not state is as a `Reading` has it; the figure ``readings`` compares
     all of them, and this one. A store keeps finished runs.
     """
+    if seeds < 2:
+        raise ValueError(f"seeds must be at least 2, to have intervals, not {seeds}")
     wanted = list(figures) if figures is not None else list(FIGURES)
     for figure in wanted:
         choose("figure", figure, tuple(FIGURES))
@@ -124,8 +126,6 @@ def reproduce(
     reading = find_reading(reading) if isinstance(reading, str) else reading
     with_data = [figure for figure in wanted if figure not in SYNTHETIC]
     names = (list(data) if data is not None else sets_here()) if with_data else []
-    if seeds < 2:
-        raise ValueError(f"seeds must be at least 2, to have intervals, not {seeds}")
     import pandas as pd
 
     store = store or RunStore(None)
