@@ -108,7 +108,7 @@ def ours(world, learner, seed, rounds):
 def vw(world, kind, policy, rate, seed, rounds):
     from vowpalwabbit import Workspace
 
-    from fedres.bandits.policies import pick
+    from fedres.bandits.choosing import pick
     from fedres.core.compiled import compiled
 
     one, crossed = kind != "VW a client", kind == "VW -q"

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from fedres.bandits import BanditClient, EpsilonGreedy, Greedy, Softmax, SquareCB
-from fedres.bandits.policies import pick
+from fedres.bandits.choosing import pick
 from fedres.core.messages import GlobalModel
 
 POLICIES = [

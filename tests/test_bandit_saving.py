@@ -21,8 +21,9 @@ from fedres.bandits import (
     SquareCB,
     Thompson,
 )
+from fedres.bandits.choosing import Chooser
 from fedres.bandits.learners import STEP
-from fedres.bandits.policies import Chooser, Policy
+from fedres.bandits.policies import Policy
 from fedres.core.steps import Adaptive, Sgd
 
 KILLS = Path(__file__).parents[1] / "benchmarks" / "kills.py"

@@ -510,7 +510,7 @@ def test_events_need_kept_decisions():
 
 
 def test_the_best_pair_of_classes_is_that_of_the_joint_fit():
-    from fedres.bandits.environments import RIDGE
+    from fedres.bandits.multiclass import RIDGE
     from fedres.core.best_pair import Samples, best_pair
 
     world = Multiclass.deal("digits", clients=3, classes=4, permute=0.5, views="halves", seed=1)

@@ -8,17 +8,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedres.bandits.catalogue import Catalogue as Catalogue
     from fedres.bandits.client import BanditClient as BanditClient
     from fedres.bandits.decisions import Decision as Decision
     from fedres.bandits.dsjson import read_dsjson as read_dsjson
     from fedres.bandits.dsjson import write_dsjson as write_dsjson
-    from fedres.bandits.environments import Catalogue as Catalogue
-    from fedres.bandits.environments import Multiclass as Multiclass
     from fedres.bandits.estimates import Evaluation as Evaluation
     from fedres.bandits.estimates import estimate as estimate
     from fedres.bandits.logs import Event as Event
     from fedres.bandits.logs import EventLog as EventLog
     from fedres.bandits.logs import read_events as read_events
+    from fedres.bandits.multiclass import Multiclass as Multiclass
     from fedres.bandits.pending import RewardError as RewardError
     from fedres.bandits.policies import EpsilonGreedy as EpsilonGreedy
     from fedres.bandits.policies import Greedy as Greedy
@@ -37,12 +37,13 @@ if TYPE_CHECKING:
 
 # Names are imported when first used, as in `fedres` itself: a simulation needs a compiler.
 _NAMES = {
+    "catalogue": ("Catalogue",),
     "client": ("BanditClient",),
     "decisions": ("Decision",),
     "dsjson": ("read_dsjson", "write_dsjson"),
-    "environments": ("Catalogue", "Multiclass"),
     "estimates": ("Evaluation", "estimate"),
     "logs": ("Event", "EventLog", "read_events"),
+    "multiclass": ("Multiclass",),
     "pending": ("RewardError",),
     "policies": ("EpsilonGreedy", "Greedy", "LinUCB", "Softmax", "SquareCB", "Thompson"),
     "replayed_rows": ("Replay",),

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from fedres.bandits.environments import Catalogue, Environment, Multiclass
+from fedres.bandits.catalogue import Catalogue
+from fedres.bandits.environments import Environment
+from fedres.bandits.multiclass import Multiclass
 from fedres.bandits.policies import EpsilonGreedy, Greedy, Policy, Softmax, SquareCB
 from fedres.core import theory
 from fedres.simulation.dataset import load_data

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedres.bandits.policies import (
+from fedres.bandits.choosing import (
     EPSILON,
     EVERY,
     LINUCB,
