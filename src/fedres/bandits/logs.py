@@ -92,23 +92,21 @@ class Event:
 
     def to_json(self) -> str:
         """The event as one line."""
-        fields = {
-            "client": self.client,
-            "id": self.id,
-            "turn": self.turn,
-            "action": self.action,
-            "probabilities": _text(self.probabilities.astype("<f8", copy=False)),
-            "reward": self.reward,
-            "global": _encode(self.contexts_global),
-            "local": _encode(self.contexts_local),
-        }
-        if self.time is not None:
-            fields["time"] = self.time
+        # Most of a line is base64, in which there is nothing to escape: to put it together is
+        # twice as fast as to have an encoder look through it.
+        reward = "null" if self.reward is None else repr(float(self.reward))
+        more = "" if self.time is None else f',"time":{float(self.time)!r}'
         if self.model is not None:
-            fields["model"] = self.model
+            more += f',"model":[{self.model[0]},{self.model[1]}]'
         if self.expired:
-            fields["expired"] = True
-        return _as_line(fields)
+            more += ',"expired":true'
+        return (
+            f'{{"client":{_as_line(self.client)},"id":{_as_line(self.id)},"turn":{self.turn}'
+            f',"action":{self.action}'
+            f',"probabilities":"{_text(self.probabilities.astype("<f8", copy=False))}"'
+            f',"reward":{reward},"global":{_encode(self.contexts_global)}'
+            f',"local":{_encode(self.contexts_local)}{more}}}'
+        )
 
     @classmethod
     def from_json(cls, line: str | bytes) -> "Event":
@@ -238,16 +236,15 @@ def _end_of_last_line(file: BinaryIO) -> int:
     return 0
 
 
-def _encode(x: Matrix) -> Any:
-    """Contexts for JSON; see the top."""
+def _encode(x: Matrix) -> str:
+    """Contexts as JSON; see the top."""
     rows, width = x.shape
     if width == 0:
-        return None
-    fields: dict[str, Any] = {"shape": [rows, width]}
+        return "null"
+    shape = f'{{"shape":[{rows},{width}]'
     if isinstance(x, np.ndarray):
         if 3 * np.count_nonzero(x) > 2 * x.size:
-            fields["f4"] = _text(x.astype("<f4", copy=False))
-            return fields
+            return f'{shape},"f4":"{_text(x.astype("<f4", copy=False))}"}}'
         places = np.flatnonzero(x)
         values = x.ravel()[places]
     else:
@@ -255,13 +252,10 @@ def _encode(x: Matrix) -> Any:
             x = x.copy()
             x.sum_duplicates()
         values, places = x.data, x.indices + width * np.repeat(np.arange(rows), np.diff(x.indptr))
-        fields["csr"] = True
-    fields["u2" if rows * width <= 2**16 else "u4"] = _text(
-        places.astype("<u2" if rows * width <= 2**16 else "<u4")
-    )
-    if not (values == 1).all():
-        fields["f4"] = _text(values.astype("<f4", copy=False))
-    return fields
+        shape += ',"csr":true'
+    kind = "u2" if rows * width <= 2**16 else "u4"
+    numbers = f',"f4":"{_text(values.astype("<f4", copy=False))}"' if (values != 1).any() else ""
+    return f'{shape},"{kind}":"{_text(places.astype(f"<{kind}"))}"{numbers}}}'
 
 
 def _text(values: Any) -> str:

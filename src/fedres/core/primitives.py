@@ -12,6 +12,7 @@ not depend on how wide the vectors of a CPU are, nor on who computes it. A proce
 one message uses these, since loading compiled code would take it longer.
 """
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,11 +92,12 @@ def fold_sparse(products: F32, more: np.float32) -> np.float32:
 
 
 _NO_INDICES, _NO_INDPTR = np.empty(0, np.int32), np.empty(0, np.int64)
+_at_zero = cache(lambda width: (np.zeros(1, np.int64), np.array([width], np.int64)))
 
 
 def view_of(x: Matrix) -> View:
     """The rows of one matrix, dense or CSR, as those of one client."""
-    start, width = np.array([[0], [x.shape[1]]], np.int64)
+    start, width = _at_zero(x.shape[1])
     if isinstance(x, np.ndarray):
         values = np.ascontiguousarray(x, np.float32)
         if not values.flags.writeable:  # another type to the compiler
