@@ -4,7 +4,7 @@ CORE := .venv/core
 DEV := .venv/dev
 GROUPED := .venv/grouped
 
-.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-bandit-defaults bench-off-policy bench-kills bench-tables bench-grouped bench-online bench-scale bench-ray bench-flower bench-never-worse bench-mixed-bandit bench-hostile
+.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-bandit-defaults bench-off-policy bench-kills bench-event-log bench-tables bench-grouped bench-online bench-scale bench-ray bench-flower bench-never-worse bench-mixed-bandit bench-hostile
 
 demo: $(CORE)  ## set everything up, compare all methods on clients that are alike and different
 	$(BIN)/fedres compare --data shops --clients 50 --rounds 100 --report report.html
@@ -42,6 +42,9 @@ bench-off-policy: $(DEV)  ## how often intervals of off-policy estimates cover t
 
 bench-kills: $(DEV)  ## 50 SIGKILLs of a process with 1,000 bandit clients
 	$(BIN)/python benchmarks/kills.py
+
+bench-event-log: $(DEV)  ## what a reward costs a bandit client, with and without a log
+	$(BIN)/python benchmarks/event_log.py
 
 bench-tables: $(DEV)  ## learning from a table beside Vowpal Wabbit; a million clients on disk
 	$(BIN)/python benchmarks/tables.py

@@ -22,6 +22,7 @@ import os
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii as _quoted
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,7 +32,7 @@ from scipy import sparse
 from fedres.bandits.decisions import as_contexts
 from fedres.core.types import F64, Matrix
 
-_as_line = json.JSONEncoder(separators=(",", ":")).encode
+_F4, _F8 = np.dtype("<f4"), np.dtype("<f8")
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,9 +102,8 @@ class Event:
         if self.expired:
             more += ',"expired":true'
         return (
-            f'{{"client":{_as_line(self.client)},"id":{_as_line(self.id)},"turn":{self.turn}'
-            f',"action":{self.action}'
-            f',"probabilities":"{_text(self.probabilities.astype("<f8", copy=False))}"'
+            f'{{"client":{_name(self.client)},"id":{_name(self.id)},"turn":{self.turn}'
+            f',"action":{self.action},"probabilities":"{_text(self.probabilities, _F8)}"'
             f',"reward":{reward},"global":{_encode(self.contexts_global)}'
             f',"local":{_encode(self.contexts_local)}{more}}}'
         )
@@ -244,7 +244,7 @@ def _encode(x: Matrix) -> str:
     shape = f'{{"shape":[{rows},{width}]'
     if isinstance(x, np.ndarray):
         if 3 * np.count_nonzero(x) > 2 * x.size:
-            return f'{shape},"f4":"{_text(x.astype("<f4", copy=False))}"}}'
+            return f'{shape},"f4":"{_text(x, _F4)}"}}'
         places = np.flatnonzero(x)
         values = x.ravel()[places]
     else:
@@ -254,12 +254,16 @@ def _encode(x: Matrix) -> str:
         values, places = x.data, x.indices + width * np.repeat(np.arange(rows), np.diff(x.indptr))
         shape += ',"csr":true'
     kind = "u2" if rows * width <= 2**16 else "u4"
-    numbers = f',"f4":"{_text(values.astype("<f4", copy=False))}"' if (values != 1).any() else ""
-    return f'{shape},"{kind}":"{_text(places.astype(f"<{kind}"))}"{numbers}}}'
+    numbers = f',"f4":"{_text(values, _F4)}"' if (values != 1).any() else ""
+    return f'{shape},"{kind}":"{_text(places, f"<{kind}")}"{numbers}}}'
 
 
-def _text(values: Any) -> str:
-    return b2a_base64(values.tobytes(), newline=False).decode()
+def _text(values: Any, kind: Any) -> str:
+    return b2a_base64(np.ascontiguousarray(values, kind), newline=False).decode("ascii")
+
+
+def _name(value: int | str) -> str:
+    return _quoted(value) if isinstance(value, str) else str(int(value))
 
 
 def _numbers(text: str, kind: str) -> Any:

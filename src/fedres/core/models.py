@@ -7,9 +7,9 @@ import numpy as np
 
 from fedres.core.primitives import View, fold, view_of
 from fedres.core.rule import Rule
-from fedres.core.sgd import Flight, Linear, Many, Message, evaluate, new_flight, new_models
+from fedres.core.sgd import Flight, Linear, Many, Message, evaluate, new_models
 from fedres.core.steps import Step
-from fedres.core.types import F32, Matrix
+from fedres.core.types import F32, I32, Matrix
 
 
 class LinearModel:
@@ -93,12 +93,17 @@ class LinearModel:
 
 def batch_of(y: F32) -> Flight:
     """A message under way alone, with the rows 0, 1, ... and these labels."""
-    count = len(y)
-    flight = new_flight(1, 1, count, samples=Many(count, np.array([count], np.int32)))
-    flight.label[:] = y
-    if count > 1:
-        flight.row[:] = np.arange(count)
-    return flight
+    numbers = np.zeros((7, len(y)), np.float32)
+    numbers[0] = y
+    return Flight(1, *(_ALONE if len(y) == 1 else _places(len(y))), *numbers)
+
+
+def _places(count: int) -> tuple[Many, I32, I32]:
+    rows = np.arange(count, dtype=np.int32)
+    return Many(count, np.array([count], np.int32)), rows, np.zeros(count, np.int32)
+
+
+_ALONE = _places(1)  # nobody writes there: made once
 
 
 def whole(flight: Flight) -> Message:

@@ -113,8 +113,10 @@ class Client:
 
     def observe(self, x_global: Matrix, x_local: Matrix, y: F32) -> Upload | None:
         """Learn from samples; an upload once the batch is full, else None."""
+        if self.rule.batch == 1:
+            return self._send(x_global, x_local, y)
         self._batch.append((x_global, x_local, y))
-        if self.rule.batch > 1 and sum(len(y) for _, _, y in self._batch) < self.rule.batch:
+        if sum(len(y) for _, _, y in self._batch) < self.rule.batch:
             return None
         return self.flush()
 
@@ -123,11 +125,12 @@ class Client:
         if not self._batch:
             return None
         x_global, x_local = (_stack([row[side] for row in self._batch]) for side in (0, 1))
-        y = self._batch[0][2]
-        if len(self._batch) > 1:
-            y = np.concatenate([row[2] for row in self._batch])
+        y = np.concatenate([row[2] for row in self._batch])
         # Done with before learning: rows that a local model fails on must not come again.
         self._batch = []
+        return self._send(x_global, x_local, y)
+
+    def _send(self, x_global: Matrix, x_local: Matrix, y: F32) -> Upload:
         flight, global_ = batch_of(y), self.global_.on(view_of(x_global))
         local = self._local_side(x_local)
         sgd.predict(self.terms, global_, 0, local, whole(flight))

@@ -73,14 +73,15 @@ def fold(products: F32, more: Any) -> Any:
         total = terms[:LANES]
     elif place:
         total = np.add.reduce(terms[:place].reshape(-1, LANES, *terms.shape[1:]), initial=NOTHING)
-    for lanes in SHORTER:
+    for lanes in SHORTER[:-1]:
         if total is not None:
             total = total[:lanes] + total[lanes:]
         if count & lanes:
             part = terms[place : place + lanes]
             total = part if total is None else total + part
             place += lanes
-    return (np.full(terms.shape[1:], NOTHING) if total is None else total[0]) + more
+    last: Any = np.full(terms.shape[1:], NOTHING) if total is None else total[0] + total[1]
+    return (last + terms[place] if count & 1 else last) + more
 
 
 def fold_sparse(products: F32, more: np.float32) -> np.float32:
@@ -112,8 +113,8 @@ def _row(view: View, i: int, row: int) -> tuple[F32, Any]:
     if view.sparse:
         first, last = view.indptr[row], view.indptr[row + 1]
         return view.values[first:last], view.indices[first:last].astype(np.int64)
-    width = view.width[i]
-    first = view.start[i] + row * width
+    width = view.width.item(i)  # Python's numbers: twice as fast to count with as NumPy's
+    first = view.start.item(i) + int(row) * width
     return view.values[first : first + width], slice(0, width)
 
 
@@ -123,12 +124,22 @@ def _at(start: int, places: Any) -> Any:
     return start + places
 
 
+def _block(view: View, i: int, block: int) -> int:
+    """Where a block of the weights begins."""
+    return int(block) * view.width.item(i)
+
+
+def _last(models: Models, m: int) -> int:
+    """The place of the constant's weight."""
+    return models.start.item(m) + models.size.item(m) - 1
+
+
 def predict_row(models: Models, m: int, view: View, i: int, row: int, block: int) -> np.float32:
     """f(x; w) of model m for a row of client i, placed in that block of the weights."""
     values, places = _row(view, i, row)
-    w, start = models.weights, models.start[m]
-    products = values * w[_at(start + block * view.width[i], places)]
-    constant = models.constant[m] * w[start + models.size[m] - 1]
+    w, start = models.weights, models.start.item(m)
+    products = values * w[_at(start + _block(view, i, block), places)]
+    constant = models.constant[m] * w[_last(models, m)]
     return (fold_sparse if view.sparse else fold)(products, constant)
 
 
@@ -153,9 +164,9 @@ def descend_row(
 ) -> None:
     """W -= rate x."""
     values, places = _row(view, i, row)
-    w, start = models.weights, models.start[m]
-    w[_at(start + block * view.width[i], places)] -= rate * values
-    w[start + models.size[m] - 1] -= rate * models.constant[m]
+    w, start = models.weights, models.start.item(m)
+    w[_at(start + _block(view, i, block), places)] -= rate * values
+    w[_last(models, m)] -= rate * models.constant[m]
 
 
 def adapt_row(
@@ -171,9 +182,8 @@ def adapt_row(
 ) -> None:
     """The adaptive step along the gradient of one row, slope * x."""
     values, places = _row(view, i, row)
-    shift = block * view.width[i]
-    _adapt(models, m, _at(shift, places), slope, values, weight, eta)
-    _adapt(models, m, models.size[m] - 1, slope, models.constant[m], weight, eta)
+    _adapt(models, m, _at(_block(view, i, block), places), slope, values, weight, eta)
+    _adapt(models, m, models.size.item(m) - 1, slope, models.constant[m], weight, eta)
 
 
 def adapt_mean(
@@ -209,7 +219,7 @@ def _adapt(
 
     The weight joins x before the slope is known: the next message waits for this one's result.
     """
-    w, g = _at(models.start[m], places), _at(models.squares_start[m], places)
+    w, g = _at(models.start.item(m), places), _at(models.squares_start.item(m), places)
     gradient = slope * x
     models.squares[g] = grown = models.squares[g] + gradient * (slope * (weight * x))
     models.weights[w] -= (eta * weight) * gradient / np.sqrt(grown)
