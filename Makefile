@@ -30,6 +30,7 @@ bench: $(DEV)  ## speed, as ratios to peers run in the same process
 
 bench-bandits: $(DEV) $(GROUPED)  ## rewards and speed of bandits beside Vowpal Wabbit (needs FEDRES_DATA); goes on if stopped
 	$(BIN)/python benchmarks/bandits.py
+	$(BIN)/python benchmarks/bandit_study.py
 	$(BIN)/python benchmarks/bandit_tables.py
 
 bench-bandit-defaults: $(DEV)  ## parameters of policies, and late rewards (needs FEDRES_DATA); goes on if stopped

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import bandit_defaults
 import bandit_delays
+import bandit_study
 import bandits
 from stored_results import filled
 
@@ -12,7 +13,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "bandits.md"
 
 def tables():
     """By the names of their places in the page."""
-    return bandits.tables() | bandit_defaults.tables() | bandit_delays.tables()
+    of = (bandits, bandit_study, bandit_defaults, bandit_delays)
+    return {name: table for study in of for name, table in study.tables().items()}
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ UNKNOWN = "not run"
 POLICIES = {"epsilon-greedy": "--epsilon 0.05", "SquareCB": "--squarecb"}
 CHOICES = list(product(POLICIES, (0.5, 2.0)))
 VW = ("VW", "VW -q", "VW a client")
+RIVALS = ("VW -q", "Independent", "Central")
 OURS = ("Independent", "Central", "FedRes", "FedRes, diagonal", "FedRes, SGD")
 
 
@@ -193,16 +194,18 @@ def earned(world, learner, horizon):
     return found
 
 
-def difference(mine, theirs):
-    """A paired difference with its interval, and whether it is one."""
+def gap(mine, theirs):
+    """A paired difference with its interval, over the seeds that both were run with."""
     from fedres.simulation.intervals import interval
 
     both = sorted(mine.keys() & theirs.keys())
-    if not both:
+    return interval(np.array([mine[seed] - theirs[seed] for seed in both])) if both else None
+
+
+def difference(found):
+    """A gap in words, bold if it lies outside its interval."""
+    if found is None:
         return UNKNOWN
-    found = interval(np.array([mine[seed] - theirs[seed] for seed in both]))
-    if len(both) == 1:
-        return f"{found.mean:+.3f}"
     mark = "**" if abs(found.mean) > found.half else ""
     return f"{mark}{found.mean:+.3f}{mark} ± {found.half:.3f}"
 
@@ -211,20 +214,50 @@ def mean(values):
     return f"{np.mean([*values.values()]):.3f}" if values else UNKNOWN
 
 
+def aims(gaps):
+    """How often FedRes is ahead of whom, where clients differ and where they are alike."""
+    rows = []
+    for one, alike in product(RIVALS, (False, True)):
+        some = {
+            cell: found
+            for cell, found in gaps.items()
+            if cell[2] == one and ("alike" in cell[0]) == alike and found is not None
+        }
+        ahead, behind = ([x for x in some.values() if s * x.mean > x.half] for s in (1, -1))
+        world, horizon, _ = worst = min(some, key=lambda cell: some[cell].mean)
+        rows.append(
+            [
+                one,
+                "alike" if alike else "differ",
+                f"{len(some)}",
+                f"{sum(x.mean > 0 for x in some.values())}",
+                f"{len(ahead)}",
+                f"{len(behind)}",
+                f"{some[worst].mean:+.3f} ± {some[worst].half:.3f} ({world}, {horizon:,})",
+            ]
+        )
+    head = ["FedRes against", "clients", "cells", "mean ahead", "surely ahead", "surely behind"]
+    return markdown([*head, "least"], rows)
+
+
 def tables():
-    """A table a horizon, the differences in one, and speeds."""
+    """A table a horizon, the differences in one, how often they are what, and speeds."""
     found = {}
     for horizon in HORIZONS:
         some = learners(horizon)
         rows = [[world, *(mean(earned(world, one, horizon)) for one in some)] for world in worlds()]
         found[f"rewards {horizon}"] = markdown(["data", *some], rows)
-    rivals, rows = ("VW -q", "Independent", "Central"), []
-    for world, horizon in product(worlds(), HORIZONS):
-        mine = earned(world, "FedRes", horizon)
-        over = [difference(mine, earned(world, one, horizon)) for one in rivals]
-        rows.append([world, f"{horizon:,}", *over])
-    head = ["data", "rounds", *(f"FedRes over {one}" for one in rivals)]
+    gaps = {
+        (world, horizon, one): gap(earned(world, "FedRes", horizon), earned(world, one, horizon))
+        for world, horizon, one in product(worlds(), HORIZONS, RIVALS)
+    }
+    rows = [
+        [world, f"{h:,}", *(difference(gaps[world, h, one]) for one in RIVALS)]
+        for world, h in product(worlds(), HORIZONS)
+    ]
+    head = ["data", "rounds", *(f"FedRes over {one}" for one in RIVALS)]
     found["differences"] = markdown(head, rows)
+    found["aims"] = aims(gaps)
     timed, rows = ("VW -q", "FedRes", "FedRes, diagonal", "FedRes, SGD"), []
     for world in worlds():
         jobs = [name(world, one, chosen(world, one), 0, 2000) for one in timed]

@@ -66,8 +66,11 @@ def score(
     actions = scratch.actions
     count = offer(world, i, key, actions.row, actions.block)
     message = Message(i, actions, 0, count)
-    evaluate(global_, version, message, actions.seen)
-    evaluate(local, i, message, actions.own)
+    # A side without features scores 0, which is what there is from the beginning.
+    if global_.x.width[0] > 0:
+        evaluate(global_, version, message, actions.seen)
+    if local.x.width[0] > 0:
+        evaluate(local, i, message, actions.own)
     for a in range(U(count)):
         scratch.scores[a] = actions.seen[a] + actions.own[a]
     return count
