@@ -259,7 +259,7 @@ def _encode(x: Matrix) -> str:
 
 
 def _text(values: Any, kind: Any) -> str:
-    return b2a_base64(np.ascontiguousarray(values, kind), newline=False).decode("ascii")
+    return b2a_base64(np.ascontiguousarray(values, kind).data, newline=False).decode("ascii")
 
 
 def _name(value: int | str) -> str:
