@@ -439,9 +439,9 @@ def svd(problem, train, test):
     reader = surprise.Reader(rating_scale=(train[problem.label].min(), train[problem.label].max()))
     data = surprise.Dataset.load_from_df(train[columns], reader)
     grid = {
-        "n_factors": [50, 100, 200],
-        "n_epochs": [50, 100],
-        "reg_all": [0.1, 0.15],
+        "n_factors": [50, 100],
+        "n_epochs": [30, 60],
+        "reg_all": [0.05, 0.1, 0.15],
         "lr_all": [0.01],
         "random_state": [0],
     }
