@@ -236,7 +236,7 @@ def test_few_rows_a_client_and_many_columns():
         )
         for local in (None, [])
     ]
-    assert errors[0] < 1.01 * errors[1]  # though chance finds slopes for half of the columns
+    assert errors[0] < 1.02 * errors[1]  # chance finds slopes for half of the columns
 
 
 @pytest.mark.filterwarnings("ignore:the model knows no client")

@@ -130,7 +130,6 @@ def find_variances(
     noise = noise if squared else 1.0
     score, w_global, root = np.zeros(len(labels.y)), np.zeros(arrow.width), draws.shared * 0
     path: deque[tuple[F64, F64]] = deque(maxlen=MEMORY)
-    enough = 2 * np.log(max(1, alive[np.unique(groups.of_local[:-1])].sum()))
     for step in range(MOST_STEPS):
         target, weight = labels.working(score)
         if not squared or not step:
@@ -149,13 +148,6 @@ def find_variances(
             pull = np.log(squares / determined) - logs
         pull = np.where(np.isfinite(pull), pull, -LONGEST).clip(-LONGEST, LONGEST)
         gone = alive & (determined < GONE) & (pull < 0)
-        # A variance matters as much as what it adds to the labels.
-        parts = np.where(alive, np.exp(logs) * arrow.mean_squares(), 0.0)
-        change = np.abs(pull) * np.sqrt(parts / (parts.sum() + noise))
-        still = squared or np.abs(score - last).max() < 10 * close
-        is_found = change[alive & ~gone].max(initial=0) < close and still
-        if is_found:
-            gone |= alive & (_worth(arrow, found) < enough)
         alive &= ~gone
         if gone.any():
             path.clear()
@@ -164,8 +156,12 @@ def find_variances(
                 draws = arrow.draws(seed, is_kept=False)
                 arrow.weigh(weight)
         path.append((logs, np.where(alive, pull, 0.0)))
+        # A variance matters as much as what it adds to the labels.
+        parts = np.where(alive, np.exp(logs) * arrow.mean_squares(), 0.0)
+        change = np.abs(pull) * np.sqrt(parts / (parts.sum() + noise))
         logs = (logs + _accelerated(path)).clip(np.log(NOTHING), np.log(1e6))
-        if is_found and not gone.any():
+        still = squared or np.abs(score - last).max() < 10 * close
+        if change[alive].max(initial=0) < close and still:
             break
     return Variances(np.where(alive, np.exp(logs), 0.0), noise, np.where(alive, determined, 0.0))
 
@@ -212,26 +208,6 @@ def _by_group(arrow: Arrow, w_global: F64, w_local: F64, side: Covariance) -> tu
     # Drawn variances scatter, and single ones may well be above the prior's: sums are unbiased.
     known = group_sums(group, 1 - ridge * variance, count)
     return known.clip(0, group_sums(group, np.ones_like(w), count)), group_sums(group, w**2, count)
-
-
-def _worth(arrow: Arrow, side: Covariance) -> F64:
-    """By how much its variance raises twice the log likelihood, of each group of clients' slopes.
-
-    A weight determined to a share g was found with an error of (1 - g) / g of its variance. Under
-    the best variance for all such weights of a group their likelihood is greater than under none by
-
-        sum of g / (1 - g) + log(1 - g),    about g^2 / 2 where g is small:
-
-    a thousand weights of which a hundredth each is determined tell nothing, ten that are wholly so
-    do. Chance gives half of all useless groups some variance, which costs more the more there are:
-    of k groups each has to be worth 2 log k, what the best of k useless ones is about worth (the
-    risk inflation criterion of Foster and George, 1994).
-    """
-    share = (1 - arrow.ridge_local * side.local).clip(0, 1 - 1e-6)
-    gain = share / (1 - share) + np.log1p(-share)
-    worth, slopes = np.full(len(arrow.groups.names), np.inf), np.unique(arrow.groups.of_local[:-1])
-    worth[slopes] = group_sums(arrow.group_of_slot, gain, len(worth))[slopes]
-    return worth
 
 
 def solve_for(arrow: Arrow, labels: OutputLabels, variances: Variances, seed: int) -> Solution:
