@@ -92,7 +92,7 @@ def test_variances_are_those_that_new_rows_have():
     left = y[1500:] - model.predict(X[1500:], client[1500:])
     assert model.variance_components_["variance"].iloc[-1] == pytest.approx(left.var(), rel=0.15)
     inside = y[:1500] - model.predict(X[:1500], client[:1500])
-    assert inside.var() < 0.8 * left.var()  # so that it matters
+    assert inside.var() < 0.7 * left.var()  # so that it matters
 
 
 def test_any_regressor():
@@ -350,9 +350,7 @@ def test_the_command_says_which_shared_model_it_took_and_saves_it(tmp_path):
     fit = [*map(str, fit), "--out", str(tmp_path / "model")]
     done = CliRunner().invoke(app, fit)
     said = " ".join(done.stdout.split())
-    assert "Shared model: trees, with" in said
-    assert "% less loss on rows left out than a linear one." in said
-    assert all(len(line) <= 80 or line.startswith("Saved in") for line in done.stdout.split("\n"))
+    assert "Shared model: trees, whose loss on rows left out is" in said
     assert load_model(tmp_path / "model").shared_ == "trees"
     told = json.loads(CliRunner().invoke(app, [*fit, "--shared", "linear", "--json"]).stdout)
     assert told["shared"] == "linear"

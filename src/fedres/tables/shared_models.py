@@ -19,7 +19,7 @@ from fedres.tables.columns import Category, Column
 MOST_CATEGORIES = 32  # of a column that trees see
 WIDEST_DENSE, MOST_DENSE = 1000, 2**26  # columns, and numbers, of what is made dense
 TREES, GROWTH = 10, 5  # trees of the first step; each later one adds a fifth of all so far
-RATE, LEAVES, FEWEST_IN_LEAF = 0.3, 15, 20
+RATE, LEAVES, FEWEST_IN_LEAF = 0.2, 15, 20
 ALONE = 5_000_000  # numbers, up to which one core does as well as many
 LIGHTGBM: dict[str, Any] = {
     "objective": "none",  # gradients are given

@@ -51,7 +51,7 @@ from fedres.tables.weight_groups import Groups
 
 FOLDS = 3
 MOST_ROWS = 30_000  # tell the number of steps and the variances well enough
-MOST_STEPS, PATIENCE = 40, 1  # steps of trees; those without a gain that end them
+MOST_STEPS, PATIENCE = 40, 2  # steps of trees; those without a gain that end them
 GAIN = 1e-3  # share of the loss that counts as a gain
 TURNS = 3  # of a model that is fitted anew each time
 CLOSE = 1e-2  # change of variances that ends the search for them
