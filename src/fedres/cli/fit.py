@@ -18,8 +18,8 @@ def fit(
     table: Annotated[
         Path,
         typer.Argument(
-            help="A CSV, Parquet or svmlight file of rows; or a folder or pattern of CSV or "
-            "Parquet files, which are read in batches."
+            help="A file of rows: .csv, .tsv, .jsonl, .parquet, or svmlight text; - is CSV from "
+            "standard input. Or a folder or pattern of CSV or Parquet files, read in batches."
         ),
     ],
     client: Annotated[str, shared.CLIENT],

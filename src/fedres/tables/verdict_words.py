@@ -55,18 +55,18 @@ def which_shared(losses: Mapping[str, float], taken: str) -> str | None:
     Examples
     --------
     >>> which_shared({"linear": 0.5, "trees": 0.4}, "trees")
-    'Shared model: trees, whose loss on rows left out is 20.0% smaller than that of a linear one.'
+    'Shared model: trees, with 20.0% less loss on rows left out than a linear one.'
     """
     if not losses:
         return None
-    other = "a linear one" if taken == "trees" else "trees"
-    change = losses["trees" if taken == "trees" else "linear"]
-    change /= losses["linear" if taken == "trees" else "trees"]
-    whose = "trees, whose" if taken == "trees" else "linear, whose"
-    size = f"{100 * abs(1 - change):.1f}% {'smaller' if change < 1 else 'larger'} than that of"
-    if abs(1 - change) < 1e-3:
-        size = "about that of"
-    return f"Shared model: {whose} loss on rows left out is {size} {other}."
+    kind, other, name = (
+        ("trees", "linear", "a linear one") if taken == "trees" else ("linear", "trees", "trees")
+    )
+    change = losses[kind] / losses[other] - 1
+    size = f"{100 * abs(change):.1f}% {'less' if change < 0 else 'more'} loss"
+    if abs(change) < 1e-3:
+        return f"Shared model: {kind}, with about the loss on rows left out of {name}."
+    return f"Shared model: {kind}, with {size} on rows left out than {name}."
 
 
 def which_tastes(losses: Mapping[float, float], latent: int) -> str | None:
