@@ -38,8 +38,9 @@ from fedres.tables.judging import compare_on_table, estimator_for
 from fedres.tables.labels import ClassLabels
 from fedres.tables.online_models import ModelShape
 from fedres.tables.read_table import Table, refuse_two_roles
-from fedres.tables.sgd_tuning import DEFAULT, of_some_clients, or_default
+from fedres.tables.sgd_tuning import of_some_clients
 from fedres.tables.table_comparison import TableComparison, Task
+from fedres.tables.trained_elsewhere import choose_step, find_prior, tell_columns, untrained
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,12 +170,10 @@ def prepare_parts(
         global_=model.global_features,
         learned=sketch.columns(),
     )
-    model.encoder_ = encoder
     are_classes = hasattr(model, "predict_proba")
-    model._labels = ClassLabels(sketch.labels.classes()) if are_classes else sketch.labels.scaled()
-    model.n_features_in_ = len(sketch.features)
-    model.feature_names_in_ = np.array(sketch.features, object)
-    layout = Layout(encoder, model._labels, sketch.most_in_a_row(), sketch.whole_ids)
+    labels = ClassLabels(sketch.labels.classes()) if are_classes else sketch.labels.scaled()
+    tell_columns(model, encoder, labels, sketch.features)
+    layout = Layout(encoder, labels, sketch.most_in_a_row(), sketch.whole_ids)
     cores, clients = count_cores(n_jobs), sketch.clients.count
     needed = max(n_jobs or 1, count_shards(layout, sketch.rows, clients, memory, cores))
     shards = shards or needed
@@ -233,19 +232,10 @@ def train_parts(
     progress
         Whether to show a progress bar.
     """
-    from sklearn.base import clone
     from sklearn.utils import check_random_state
 
-    whole = prepared.model
-    model = clone(whole).set_params(method=method, **chosen)
-    for name in ("_labels", "n_features_in_", "feature_names_in_"):
-        setattr(model, name, getattr(whole, name))
-    encoder = whole.encoder_
-    assert isinstance(encoder, Encoder)
-    model.encoder_ = encoder.of_method(method)
-    model.shared_, model.latent_, model._posterior = "linear", 0, None
+    model = untrained(prepared.model, method, chosen)
     rng, told = check_random_state(model.random_state), "training" if progress else None
-    model.solver_ = model._chosen_solver(None)
     if model.solver_ == "bayes":
         try:
             return _train_bayes(model, prepared.shards, rng, count_cores(n_jobs), backend, told)
@@ -267,22 +257,18 @@ def _train_bayes(
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     assert isinstance(model.encoder_, Encoder)
-    shape = model._settings(DEFAULT.eta, 0.0)
     data = some_rows(shards, model.encoder_, MOST_ROWS)
     if len(data.client) > MOST_ROWS:
         data = data.of_clients(of_some_clients(data.client, rng, MOST_ROWS))
-    _, found = model._train_linear(shape, data, rng)
+    prior = find_prior(model, data, rng)
     del data
-    problem = shard_bayes.BayesProblem(
-        model.encoder_, shape, model._groups, [one.variances for one in found]
-    )
+    problem = shard_bayes.BayesProblem(model.encoder_, *prior)
     with threadpool_limits(1, "blas"):
         if backend is None:
             w_global = shard_bayes.solve(shards, problem, n_jobs, progress)
         else:
             w_global = backend.solve(shards, problem, progress)
-    model._keep(None, [])
-    return FittedParts(model, shape, shard_bayes.as_state(w_global))
+    return FittedParts(model, prior.shape, shard_bayes.as_state(w_global))
 
 
 def _train_sgd(
@@ -293,12 +279,11 @@ def _train_sgd(
     progress: str | None,
 ) -> FittedParts:
     assert isinstance(model.encoder_, Encoder)
-    best = or_default(model.eta, model.shrinkage, model.passes)
-    shape = model._settings(best.eta, best.shrinkage)
-    problem = shard_sgd.SgdProblem(model.encoder_, shape, model._labels.outputs)
+    shape, best = choose_step(model)
+    outputs = shards[0].layout.labels.outputs
+    problem = shard_sgd.SgdProblem(model.encoder_, shape, outputs)
     train = shard_sgd.train if backend is None else backend.train
     global_ = train(shards, problem, best, rng, progress)
-    model._keep(best, [])
     return FittedParts(model, shape, global_)
 
 
