@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from sklearn.utils import check_random_state
 
-from fedres import FedResClassifier, FedResRegressor, load_model
+from fedres import load_model
 from fedres.cluster import shard_bayes, shard_sgd
 from fedres.cluster.local_parts import messages_known, read_part
 from fedres.cluster.ray_bayes import solve_on_ray
@@ -21,14 +21,14 @@ from fedres.cluster.ray_sgd import message_rows, train_on_ray
 from fedres.simulation.ray_cluster import connect
 from fedres.tables.online_models import ModelShape
 from fedres.tables.sgd_tuning import Trial
-from test_cluster import dealt, events, local_weights
+from test_cluster import dealt, events, in_shards, local_weights
 from test_cluster_commands import COLUMNS
 from test_table_commands import run
 
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # no other machine may connect
 pytest.importorskip("ray")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
-BEST = Trial(0.3, 10.0, 3)
+BEST = Trial(0.3, 10.0, 1)
 PASSES = shard_sgd.count_passes(BEST)
 
 
@@ -92,29 +92,32 @@ def loss(shards, problem, global_):
     return np.square(np.concatenate(errors, axis=1)).mean()
 
 
-@pytest.mark.parametrize(("task", "workers_tried"), [("numbers", [1, 2]), ("classes", [2])])
-def test_sums_from_any_number_of_workers_give_the_same_bits(cluster, tmp_path, task, workers_tried):
-    frame = events(900, clients=20)
-    kind = FedResRegressor if task == "numbers" else FedResClassifier
-    if task == "classes":
-        frame["y"] = np.where(frame.y > frame.y.mean(), "high", "low")
-    model = kind(categorical_features=["code"], local_features=["genres", "age"], client="user")
-    model.fit(frame.drop(columns="y"), frame.y)
-    shards = dealt(frame, tmp_path, 3, model.encoder_, model._labels)
-    known = model._posterior
-    variances = [
-        shard_bayes.Variances(of, noise, of)
-        for of, noise in zip(known.variances, known.noise, strict=True)
-    ]
-    problem = shard_bayes.BayesProblem(
-        model.encoder_, model._models.settings, known.groups, variances
-    )
+def dying(work):
+    """The same work, but the first worker that has done it for shard 1 dies and cannot say so."""
+
+    def done_and_dead(shard, **known):
+        found = work(shard, **known)
+        if shard.number == 1 and not shard.path("death").exists():
+            shard.path("death").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    return done_and_dead
+
+
+@pytest.mark.parametrize(
+    ("task", "workers", "fatal"), [("numbers", 1, "begin"), ("classes", 2, "advance")]
+)
+def test_sums_give_the_same_bits_whoever_adds_them_up_and_dies(
+    cluster, tmp_path, monkeypatch, task, workers, fatal
+):
+    shards, problem, model = in_shards(task, tmp_path)
     here, own = shard_bayes.solve(shards, problem), local_weights(shards)
-    for workers in workers_tried:
-        found = solve_on_ray(shards, problem, workers)
-        np.testing.assert_array_equal(found, here)
-        assert local_weights(shards) == own
     np.testing.assert_allclose(here[0], model._models.w_global[0], atol=1e-4)
+    monkeypatch.setattr(shard_bayes, fatal, dying(getattr(shard_bayes, fatal)))
+    np.testing.assert_array_equal(solve_on_ray(shards, problem, workers), here)
+    assert local_weights(shards) == own
+    assert shards[1].path("death").exists()
 
 
 def test_fit_on_ray_saves_a_model_and_says_how_late_messages_were(cluster, tmp_path):
@@ -197,14 +200,14 @@ def kill_a_node(cluster):
 @pytest.mark.parametrize("what", ["worker and server", "node"])
 def test_whatever_dies_each_row_counts_once(cluster, tmp_path, what, monkeypatch):
     monkeypatch.setattr("fedres.cluster.ray_sgd.POLL", 0.05)
-    shards, problem = table(tmp_path, 8, 4000)
+    shards, problem = table(tmp_path, 4, 2000)
     here = loss(shards, problem, shard_sgd.train(shards, problem, BEST, check_random_state(0)))
     deaths = {
         "worker and server": {
-            2000: partial(kill, "SgdWorker"),
-            6000: partial(kill, "SharedServer"),
+            500: partial(kill, "SgdWorker"),
+            2000: partial(kill, "SharedServer"),
         },
-        "node": {2000: partial(kill_a_node, cluster)},
+        "node": {500: partial(kill_a_node, cluster)},
     }
     killer = Killer(deaths[what])
     run = train_on_ray(shards, problem, BEST, check_random_state(0), 2, killer, rows_a_message=8)

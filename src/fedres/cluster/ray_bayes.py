@@ -1,8 +1,7 @@
 """``solver="bayes"`` on Ray: actors add up their shards, the shared system is solved here.
 
 Sums are added in the order of shards: the same bits whatever the number of workers. A shard whose
-actor dies is worked on again, and its sums count once. (With classes it may thereby make a step
-more than other shards towards the same solution.)
+actor dies is worked on again, from where it was, and its sums count once: the same bits as well.
 """
 
 from collections.abc import Callable, Iterator, Sequence

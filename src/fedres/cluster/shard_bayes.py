@@ -9,7 +9,8 @@ A shard adds up its clients' parts (`begin`) and forgets its rows; whoever has t
 solves for w_g (`solve_shared`); each shard then solves for its clients' own models (`advance`).
 Where S is too wide to be factorised it is solved by iteration, for which shards multiply with their
 part of it (`send`). A loss that is not squared is approximated anew from step to step, as in
-`empirical_bayes.solve_for`: what a shard keeps between steps is the score of each of its rows.
+`empirical_bayes.solve_for`: what a shard keeps between steps is the score of each of its rows. The
+scores of the step before stay, so that a step which is broken off is made again, and not a second.
 
 All functions of a shard take it and what all shards share, and return what is to be added up: they
 may run in any process that can read the shard's files.
@@ -18,6 +19,7 @@ may run in any process that can read the shard's files.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -118,14 +120,14 @@ def begin(shard: Shard, problem: BayesProblem) -> list[SharedSums]:
     arrow, labels = _arrow(shard, problem)
     score = np.zeros((len(labels), shard.rows))
     if not problem.squared:
-        _keep_score(shard, score)
+        _keep_score(shard, 0, score)
     return [_sums(arrow, problem, k, *one.working(score[k])) for k, one in enumerate(labels)]
 
 
-def advance(shard: Shard, problem: BayesProblem, w_global: Sequence[F64]) -> Advance:
+def advance(shard: Shard, problem: BayesProblem, step: int, w_global: Sequence[F64]) -> Advance:
     """Solve for the local models under a global one and write them; where it goes on from there."""
     arrow, labels = _arrow(shard, problem)
-    score = _score(shard, problem)
+    score = _score(shard, problem, step)
     own = np.empty((arrow.slots, len(labels)), np.float32)
     change, sums = 0.0, []
     for k, one in enumerate(labels):
@@ -138,7 +140,7 @@ def advance(shard: Shard, problem: BayesProblem, w_global: Sequence[F64]) -> Adv
         score[k] = new
         sums.append(_sums(arrow, problem, k, *one.working(score[k])))
     if not problem.squared:
-        _keep_score(shard, score)
+        _keep_score(shard, step + 1, score)
     write_part(
         shard,
         {
@@ -151,10 +153,10 @@ def advance(shard: Shard, problem: BayesProblem, w_global: Sequence[F64]) -> Adv
     return Advance(change, sums)
 
 
-def send(shard: Shard, problem: BayesProblem, k: int, w_global: F64) -> F64:
+def send(shard: Shard, problem: BayesProblem, step: int, k: int, w_global: F64) -> F64:
     """What the rows of a shard send up of no targets, (columns, problems)."""
     arrow, labels = _arrow(shard, problem)
-    _weigh(arrow, problem, k, labels[k], _score(shard, problem)[k])
+    _weigh(arrow, problem, k, labels[k], _score(shard, problem, step)[k])
     return arrow.sweep(np.zeros((0, 0)), w_global, np.zeros((arrow.slots, w_global.shape[1])))[0]
 
 
@@ -185,10 +187,10 @@ def solve(
     w_global = [np.zeros(len(problem.groups.of_global)) for _ in outputs]
     told = None if progress is None else f"{progress}: what clients share"
     sums = reduce(_plus, each(partial(begin, problem=problem), shards, n_jobs, told))
-    for _ in range(1 if problem.squared else MOST_STEPS):
+    for step in range(1 if problem.squared else MOST_STEPS):
 
-        def sent(x: F64, k: int) -> F64:
-            part = partial(send, problem=problem, k=k, w_global=x)
+        def sent(x: F64, k: int, step: int = step) -> F64:
+            part = partial(send, problem=problem, step=step, k=k, w_global=x)
             more = None if progress is None else f"{progress}: one step of many"
             return np.asarray(sum(each(part, shards, n_jobs, more)))
 
@@ -196,9 +198,9 @@ def solve(
             solve_shared(problem, k, sums[k], w_global[k], partial(sent, k=k)) for k in outputs
         ]
         told = None if progress is None else f"{progress}: clients' own"
-        step = partial(advance, problem=problem, w_global=w_global)
+        own = partial(advance, problem=problem, step=step, w_global=w_global)
         done = Advance(0.0, [])
-        for one in each(step, shards, n_jobs, told):
+        for one in each(own, shards, n_jobs, told):
             both = _plus(done.sums, one.sums) if done.sums else one.sums
             done = Advance(max(done.change, one.change), both)
         sums = done.sums
@@ -250,13 +252,17 @@ def _sums(arrow: Arrow, problem: BayesProblem, k: int, target: F64, weight: F64)
     return SharedSums(float(weight.sum()), arrow.diagonal, arrow.condensed(), right)
 
 
-def _score(shard: Shard, problem: BayesProblem) -> F64:
-    """The score of every row of a shard, in the order of an arrow."""
+def _score(shard: Shard, problem: BayesProblem, step: int) -> F64:
+    """The score of every row of a shard before a step, in the order of an arrow."""
     if problem.squared:
         return np.zeros((len(problem.variances), shard.rows))
-    return np.asarray(np.load(shard.path("score"), allow_pickle=False))
+    return np.asarray(np.load(_scores(shard, step), allow_pickle=False))
 
 
-def _keep_score(shard: Shard, score: F64) -> None:
-    with whole_file(shard.path("score")) as file:
+def _keep_score(shard: Shard, step: int, score: F64) -> None:
+    with whole_file(_scores(shard, step)) as file:
         np.save(file, score, allow_pickle=False)
+
+
+def _scores(shard: Shard, step: int) -> Path:
+    return shard.path(f"score{step % 2}")
