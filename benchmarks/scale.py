@@ -116,7 +116,8 @@ def passes(events, folder):
     def learn_shards():
         nonlocal state
         for shard in shards:
-            state = shard_sgd.learn_shard(shard, problem, state, 0.3, rng)
+            order = rng.permutation(shard.rows).astype(np.int32)
+            state = shard_sgd.learn_shard(shard, problem, state, 0.3, order)
 
     learn_shards()  # compiles
     for shard in shards:

@@ -1,5 +1,7 @@
 """Tables in shards: the same encoder, rows and weights as in memory."""
 
+import os
+import signal
 from functools import cache
 
 import numpy as np
@@ -176,6 +178,19 @@ def test_a_server_told_of_rows_has_the_bits_of_one_that_saw_them_learned(tmp_pat
     direct.models.learn(direct.rows, direct.y, whole)
     np.testing.assert_array_equal(direct.models.w_global, opened.models.w_global)
     np.testing.assert_array_equal(direct.models.w_local, opened.models.w_local)
+
+
+def dying(work):
+    """The same work, but the first process that has done it for shard 1 dies and cannot say so."""
+
+    def done_and_dead(shard, *known, **others):
+        found = work(shard, *known, **others)
+        if shard.number == 1 and not shard.path("death").exists():
+            shard.path("death").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    return done_and_dead
 
 
 @cache

@@ -1,17 +1,20 @@
 """fit, evaluate and predict on tables of several files, from end to end."""
 
 import json
+import signal
+from multiprocessing import get_context
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import fedres
+from fedres.cluster import shard_bayes, shard_sgd
 from fedres.cluster.fit_parts import ColumnRoles, fit_parts
 from fedres.cluster.memory import count_shards, parse_size
 from fedres.cluster.shards import Layout
 from fedres.cluster.table_parts import TableParts
-from test_cluster import events
+from test_cluster import dying, events
 from test_table_commands import run
 
 COLUMNS = ["--client", "user", "--label", "y", "--categorical", "code", "--local", "genres,age"]
@@ -142,6 +145,59 @@ def test_sgd_in_shards_learns(folder, tmp_path):
     np.testing.assert_allclose(
         again.global_model_.weights, other.global_model_.weights, rtol=1e-4, atol=1e-6
     )
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+@pytest.mark.parametrize(
+    ("solver", "label", "fatal"),
+    [
+        ("bayes", "y", (shard_bayes, "advance")),
+        ("bayes", "genres", (shard_bayes, "advance")),
+        ("sgd", "y", (shard_sgd, "learn_shard")),
+    ],
+)
+def test_a_fit_that_was_killed_goes_on(folder, tmp_path, monkeypatch, solver, label, fatal):
+    work, calls = getattr(*fatal), []
+
+    def counted(*known, **others):
+        calls.append(known)
+        return work(*known, **others)
+
+    def fit(name):
+        fit_parts(
+            TableParts.find(str(folder / "parts"), ["code", "user"]),
+            ColumnRoles("user", label),
+            tmp_path / name / "model",
+            memory=2 * 10**9,
+            method="fedres",
+            parameters={"local_features": ["age"], "solver": solver},
+            shards=3,
+            n_jobs=1,
+        )
+
+    def made_again(*_, **__):
+        pytest.fail("what was finished is made again")
+
+    monkeypatch.setattr(*fatal, counted)
+    fit("undisturbed")
+    all_calls, calls[:] = len(calls), []
+    monkeypatch.setattr(*fatal, dying(work))
+    child = get_context("fork").Process(target=fit, args=("killed",))
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    assert [path.name[:14] for path in (tmp_path / "killed").iterdir()] == [".model-shards-"]
+    monkeypatch.setattr(*fatal, counted)
+    for name in ("prepare_parts", "compare_on_table"):
+        monkeypatch.setattr(f"fedres.cluster.fit_parts.{name}", made_again)
+    fit("killed")
+    assert 0 < len(calls) < all_calls
+    assert [path.name for path in (tmp_path / "killed").iterdir()] == ["model"]
+    whole, gone_on = (
+        json.loads((tmp_path / name / "model" / "model.json").read_bytes())["groups"]
+        for name in ("undisturbed", "killed")
+    )
+    assert [one["sha256"] for one in whole.values()] == [one["sha256"] for one in gone_on.values()]
 
 
 def fails(*arguments):

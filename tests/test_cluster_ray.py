@@ -21,7 +21,7 @@ from fedres.cluster.ray_sgd import message_rows, train_on_ray
 from fedres.simulation.ray_cluster import connect
 from fedres.tables.online_models import ModelShape
 from fedres.tables.sgd_tuning import Trial
-from test_cluster import dealt, events, in_shards, local_weights
+from test_cluster import dealt, dying, events, in_shards, local_weights
 from test_cluster_commands import COLUMNS
 from test_table_commands import run
 
@@ -65,6 +65,31 @@ def test_one_worker_has_the_bits_of_one_process_without_ray(cluster, tmp_path):
     here = shard_sgd.train(shards, problem, BEST, check_random_state(0))
     local = parts(shards)
     run = train_on_ray(shards, problem, BEST, check_random_state(0), 1, rows_a_message=64)
+    assert_the_same(run, here, shards, local)
+
+
+def test_a_run_that_was_broken_off_goes_on_to_the_same_bits(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedres.cluster.ray_sgd.POLL", 0.01)
+    shards, problem = table(tmp_path, 3)
+    here = shard_sgd.train(shards, problem, BEST, check_random_state(0))
+    local = parts(shards)
+
+    def break_off(rows):
+        if any(messages_known(shard) for shard in shards):
+            raise KeyboardInterrupt
+
+    train = partial(train_on_ray, shards, problem, BEST, workers=1, rows_a_message=4)
+    with pytest.raises(KeyboardInterrupt):
+        train(check_random_state(0), watch=break_off)
+    laid_out = [path for shard in shards if (path := shard.path("stream")).exists()]
+    written = [path.stat().st_mtime_ns for path in laid_out]
+    run = train(check_random_state(0), go_on=True)
+    assert_the_same(run, here, shards, local)
+    assert written == [path.stat().st_mtime_ns for path in laid_out]
+
+
+def assert_the_same(run, here, shards, local):
+    """As one process without Ray, each row once a pass."""
     np.testing.assert_array_equal(run.global_.weights, here.weights)
     np.testing.assert_array_equal(run.global_.squares, here.squares)
     for ours, theirs in zip(parts(shards), local, strict=True):
@@ -90,19 +115,6 @@ def loss(shards, problem, global_):
         opened = shard_sgd.open_shard(shard, problem, global_)
         errors.append(opened.models.predict(opened.rows) - opened.y)
     return np.square(np.concatenate(errors, axis=1)).mean()
-
-
-def dying(work):
-    """The same work, but the first worker that has done it for shard 1 dies and cannot say so."""
-
-    def done_and_dead(shard, **known):
-        found = work(shard, **known)
-        if shard.number == 1 and not shard.path("death").exists():
-            shard.path("death").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return found
-
-    return done_and_dead
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from errno import ENOSPC
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from sys import stderr
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -20,8 +21,9 @@ import numpy as np
 from fedres.cluster import shard_bayes, shard_sgd
 from fedres.cluster.client_keys import keys_of, uniform
 from fedres.cluster.client_sample import ClientSample, some_rows
+from fedres.cluster.going_on import kept, work_folder
 from fedres.cluster.local_parts import GlobalState
-from fedres.cluster.memory import count_shards, shown_size
+from fedres.cluster.memory import count_shards, free_memory, shown_size
 from fedres.cluster.model_writer import write_model
 from fedres.cluster.row_progress import with_rate
 from fedres.cluster.shards import Layout, Shard, ShardWriter, open_shards
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 
 JUDGED = 100_000  # rows of clients that methods are judged on
 A_JUDGED_ROW = 5_000  # bytes of memory
+PREPARED, JUDGED_BY = "prepared", "verdict"  # files of what is finished
 
 
 @dataclass(frozen=True)
@@ -214,6 +217,7 @@ def train_parts(
     n_jobs: int | None = None,
     backend: "RayBackend | None" = None,
     progress: bool = False,
+    go_on: bool = False,
 ) -> FittedParts:
     """Train a method on all rows; the models of clients are written beside their shards.
 
@@ -231,6 +235,8 @@ def train_parts(
         A Ray cluster to train on; None for this process.
     progress
         Whether to show a progress bar.
+    go_on
+        Whether to go on from where the same training was killed, if it was.
     """
     from sklearn.utils import check_random_state
 
@@ -238,12 +244,13 @@ def train_parts(
     rng, told = check_random_state(model.random_state), "training" if progress else None
     if model.solver_ == "bayes":
         try:
-            return _train_bayes(model, prepared.shards, rng, count_cores(n_jobs), backend, told)
+            cores = count_cores(n_jobs)
+            return _train_bayes(model, prepared.shards, rng, cores, backend, told, go_on)
         except TooWideError:
             if model.solver == "bayes":
                 raise
             model.solver_ = "sgd"
-    return _train_sgd(model, prepared.shards, rng, backend, told)
+    return _train_sgd(model, prepared.shards, rng, backend, told, go_on)
 
 
 def _train_bayes(
@@ -253,6 +260,7 @@ def _train_bayes(
     n_jobs: int,
     backend: "RayBackend | None",
     progress: str | None,
+    go_on: bool,
 ) -> FittedParts:
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -265,9 +273,9 @@ def _train_bayes(
     problem = shard_bayes.BayesProblem(model.encoder_, *prior)
     with threadpool_limits(1, "blas"):
         if backend is None:
-            w_global = shard_bayes.solve(shards, problem, n_jobs, progress)
+            w_global = shard_bayes.solve(shards, problem, n_jobs, progress, go_on=go_on)
         else:
-            w_global = backend.solve(shards, problem, progress)
+            w_global = backend.solve(shards, problem, progress, go_on)
     return FittedParts(model, prior.shape, shard_bayes.as_state(w_global))
 
 
@@ -277,13 +285,14 @@ def _train_sgd(
     rng: Any,
     backend: "RayBackend | None",
     progress: str | None,
+    go_on: bool,
 ) -> FittedParts:
     assert isinstance(model.encoder_, Encoder)
     shape, best = choose_step(model)
     outputs = shards[0].layout.labels.outputs
     problem = shard_sgd.SgdProblem(model.encoder_, shape, outputs)
     train = shard_sgd.train if backend is None else backend.train
-    global_ = train(shards, problem, best, rng, progress)
+    global_ = train(shards, problem, best, rng, progress, go_on)
     return FittedParts(model, shape, global_)
 
 
@@ -321,7 +330,7 @@ def fit_parts(
     roles: ColumnRoles,
     out: Path,
     *,
-    memory: int,
+    memory: int | None = None,
     method: EstimatorMethod | Literal["auto"] = "auto",
     task: Task | None = None,
     parameters: dict[str, Any] | None = None,
@@ -333,29 +342,33 @@ def fit_parts(
 ) -> LargeFit:
     """Judge methods on some clients, train the best on all rows in shards, and save it.
 
-    Shards are files beside the model's folder while this works. Parameters are those of
-    `prepare_parts` and of ``fedres fit``.
+    Shards are files beside the model's folder while this works; if it is killed, the same call goes
+    on from them. Parameters are those of `prepare_parts` and of ``fedres fit``; where `memory` is
+    None, half of what is free may be taken.
     """
     if backend is not None:
         n_jobs = backend.workers
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
-    with (
-        _said_if_full(out, memory),
-        TemporaryDirectory(prefix=f".{out.name}-shards-", dir=out.absolute().parent) as folder,
-    ):
-        prepared = prepare_parts(
+    options = roles, memory, method, task, parameters, seed, shards, n_jobs, backend is None
+    room = free_memory() // 2 if memory is None else memory
+    with _said_if_full(out, room), work_folder(out, parts, options) as folder:
+        prepare = partial(
+            prepare_parts,
             parts,
             roles,
-            Path(folder),
-            memory=memory,
+            folder,
+            memory=room,
             task=task,
             parameters={**(parameters or {}), "shared": "linear", "random_state": seed},
             shards=shards,
             n_jobs=n_jobs,
             progress=progress,
         )
-        model = prepared.model
-        found = compare_on_table(prepared.sample, model=model, seed=seed, progress=progress)
+        if progress and (folder / PREPARED).exists():
+            print(f"going on from {folder}, which was left by a fit that was killed", file=stderr)
+        prepared = kept(folder / PREPARED, prepare)
+        judge = partial(compare_on_table, prepared.sample, model=prepared.model, seed=seed)
+        found = kept(folder / JUDGED_BY, partial(judge, progress=progress))
         saved: Any = found.recommended if method == "auto" else method
         fitted = train_parts(
             prepared,
@@ -364,6 +377,7 @@ def fit_parts(
             n_jobs=n_jobs,
             backend=backend,
             progress=progress,
+            go_on=True,
         )
         fitted.model.columns_ = {"client": roles.client, "label": roles.label, "time": roles.time}
         parted = prepared.shards

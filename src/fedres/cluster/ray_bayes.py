@@ -27,7 +27,11 @@ class SumsWorker:
 
 
 def solve_on_ray(
-    shards: Sequence[Shard], problem: BayesProblem, workers: int, progress: str | None = None
+    shards: Sequence[Shard],
+    problem: BayesProblem,
+    workers: int,
+    progress: str | None = None,
+    go_on: bool = False,
 ) -> list[F64]:
     """The global model of every output; the local models are written beside their shards."""
     ray = connect()
@@ -44,4 +48,4 @@ def solve_on_ray(
             done = ((result(sums.pop(0)), count) for count in rows)
             return with_rate(done, sum(rows), progress)
 
-        return solve(shards, problem, owners, progress, each)
+        return solve(shards, problem, owners, progress, each, go_on)

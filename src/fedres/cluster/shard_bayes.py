@@ -19,11 +19,13 @@ may run in any process that can read the shard's files.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
+from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from fedres.cluster.going_on import kept
 from fedres.cluster.local_parts import GlobalState, write_part
 from fedres.cluster.over_shards import OverShards, over_shards
 from fedres.cluster.shards import Shard
@@ -44,6 +46,7 @@ from fedres.tables.online_models import ModelShape
 from fedres.tables.weight_groups import Groups
 
 CLOSE = 1e-5  # errors of weights, and the change of scores that ends the steps
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,10 @@ class Advance(NamedTuple):
     change: float
     sums: list[SharedSums]
 
+    def plus(self, other: "Advance") -> "Advance":
+        """Of both."""
+        return Advance(max(self.change, other.change), _plus(self.sums, other.sums))
+
 
 def begin(shard: Shard, problem: BayesProblem) -> list[SharedSums]:
     """The sums of a shard, for every output, before anything is known."""
@@ -181,32 +188,51 @@ def solve(
     n_jobs: int = 1,
     progress: str | None = None,
     each: OverShards = over_shards,
+    go_on: bool = False,
 ) -> list[F64]:
-    """The global model of every output; the local models are written beside their shards."""
+    """The global model of every output; the local models are written beside their shards.
+
+    With `go_on`, what shards had added up before this was killed is not added up again.
+    """
     outputs = range(len(problem.variances))
     w_global = [np.zeros(len(problem.groups.of_global)) for _ in outputs]
-    told = None if progress is None else f"{progress}: what clients share"
-    sums = reduce(_plus, each(partial(begin, problem=problem), shards, n_jobs, told))
+    numbers = count()
+
+    def total(work: Callable[[Shard], T], plus: Callable[[T, T], T], what: str) -> T:
+        told = None if progress is None else f"{progress}: {what}"
+
+        def add(work: Callable[[Shard], T]) -> T:
+            added: T = reduce(plus, each(work, shards, n_jobs, told))
+            return added
+
+        if not go_on:
+            return add(work)
+        name = f"pass{next(numbers)}"
+        once = partial(_kept_of_shard, work=work, name=name)
+        added = kept(shards[0].folder / name, partial(add, once))
+        for shard in shards:
+            shard.path(name).unlink(missing_ok=True)
+        return added
+
+    sums = total(partial(begin, problem=problem), _plus, "what clients share")
     for step in range(1 if problem.squared else MOST_STEPS):
 
         def sent(x: F64, k: int, step: int = step) -> F64:
             part = partial(send, problem=problem, step=step, k=k, w_global=x)
-            more = None if progress is None else f"{progress}: one step of many"
-            return np.asarray(sum(each(part, shards, n_jobs, more)))
+            return total(part, np.add, "one step of many")
 
         w_global = [
             solve_shared(problem, k, sums[k], w_global[k], partial(sent, k=k)) for k in outputs
         ]
-        told = None if progress is None else f"{progress}: clients' own"
         own = partial(advance, problem=problem, step=step, w_global=w_global)
-        done = Advance(0.0, [])
-        for one in each(own, shards, n_jobs, told):
-            both = _plus(done.sums, one.sums) if done.sums else one.sums
-            done = Advance(max(done.change, one.change), both)
-        sums = done.sums
-        if done.change < CLOSE:
+        change, sums = total(own, Advance.plus, "clients' own")
+        if change < CLOSE:
             break
     return w_global
+
+
+def _kept_of_shard(shard: Shard, work: Callable[[Shard], T], name: str) -> T:
+    return kept(shard.path(name), partial(work, shard))
 
 
 def as_state(w_global: Sequence[F64]) -> GlobalState:

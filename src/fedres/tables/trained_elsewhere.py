@@ -51,7 +51,7 @@ def untrained(
     """A copy for one of the methods that knows the same columns, and has chosen its solver."""
     encoder = model.encoder_
     assert isinstance(encoder, Encoder)
-    copy = clone(model).set_params(method=method, **chosen)
+    copy: FedResEstimator = clone(model).set_params(method=method, **chosen)
     tell_columns(copy, encoder.of_method(method), model._labels, model.feature_names_in_)
     copy.shared_, copy.latent_, copy._posterior = "linear", 0, None
     copy.solver_ = copy._chosen_solver(None)
