@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 HALVES = (
-    [("fedres-erm", 1), ("fedres", 1), ("stream", 1)],
-    [("fedres-erm", 3), ("fedres", 3), ("bandit", 1)],
+    [("fedres-erm", 1), ("fedres", 1), ("bayes", 1), ("bandit", 1)],
+    [("fedres-erm", 3), ("fedres", 3), ("mixture", 1), ("stream", 1), ("ridge", 1)],
 )
 
 
@@ -25,15 +25,19 @@ def compile_one(what, batch):
     import fedres
     from conftest import random_federation
     from fedres import bandits
+    from fedres.core.ridge import Ridge
 
+    rng = np.random.default_rng(0)
+    x, y, client = rng.normal(size=(30, 2)), rng.normal(size=30), np.arange(30) % 3
+    world = bandits.Catalogue.draw(clients=3)
     if what == "bandit":
-        bandits.simulate_bandit(bandits.Catalogue.draw(clients=3), bandits.Greedy(), rounds=2)
+        bandits.simulate_bandit(world, bandits.Greedy(), rounds=2)
+    elif what == "ridge":
+        bandits.simulate_bandit(world, bandits.Greedy(), rounds=2, step=Ridge())
+    elif what == "bayes":
+        fedres.FedResRegressor().fit(x, y, client=client).partial_fit(x, y, client=client)
     elif what == "stream":
-        rng = np.random.default_rng(0)
-        x, y = rng.normal(size=(30, 2)), rng.normal(size=30)
-        fedres.FedResRegressor(solver="sgd").fit(x, y, client=np.arange(30) % 3).predict(
-            x, client=np.arange(30) % 3
-        )
+        fedres.FedResRegressor(solver="sgd").fit(x, y, client=client).predict(x, client=client)
     else:
         fedres.simulate(random_federation(), what, rounds=3, batch=batch)
 

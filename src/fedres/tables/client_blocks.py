@@ -116,6 +116,14 @@ def is_by_rows(rows: SortedRows, i: int) -> bool:
     return bool(rows.first_cell[i + 1] - rows.first_cell[i] < size * (size + 1) // 2)
 
 
+def most_slots(rows: SortedRows) -> int:
+    """Of any client."""
+    most = 0
+    for i in range(len(rows.first_slot) - 1):
+        most = max(most, rows.first_slot[i + 1] - rows.first_slot[i])
+    return most
+
+
 @apart
 def local_products(rows: SortedRows, weight: F64, out: F64) -> None:
     """X_l' W X_l, block by block, of clients whose block is C."""
@@ -134,7 +142,7 @@ def local_products(rows: SortedRows, weight: F64, out: F64) -> None:
 @apart
 def find_blocks(rows: SortedRows, products: F64, weight: F64, ridge: F64, out: F64) -> None:
     """C, the inverse of X_l' W X_l + ridge, or M, block by block."""
-    sums = np.zeros(np.diff(rows.first_slot).max())
+    sums = np.zeros(most_slots(rows))
     for i in range(len(rows.first_slot) - 1):
         slot, k = rows.first_slot[i], rows.first_cell[i]
         size = rows.first_slot[i + 1] - slot
@@ -541,7 +549,7 @@ def swept_row(rows: SortedRows, i: int, n: int, blocks: F64, out: F64) -> None:
 @apart
 def own_variances(rows: SortedRows, blocks: F64, ridge: F64, out: F64) -> None:
     """The diagonal of C, by slot."""
-    swept = np.empty(np.diff(rows.first_slot).max())
+    swept = np.empty(most_slots(rows))
     for i in range(len(rows.first_row) - 1):
         slot, first = rows.first_slot[i], rows.first_row[i]
         size = rows.first_slot[i + 1] - slot
@@ -561,7 +569,7 @@ def own_variances(rows: SortedRows, blocks: F64, ridge: F64, out: F64) -> None:
 @apart
 def write_covariances(rows: SortedRows, blocks: F64, ridge: F64, corner: I64, out: F32) -> None:
     """C of every client, each at its corner."""
-    widest = np.diff(rows.first_slot).max()
+    widest = most_slots(rows)
     swept, scaled = np.empty(widest), np.empty(widest * (widest + 1) // 2)
     for i in range(len(rows.first_row) - 1):
         slot, first, k = rows.first_slot[i], rows.first_row[i], corner[i]
