@@ -212,7 +212,7 @@ def test_mistakes_are_told_in_a_sentence(folder, tmp_path):
     assert "there are no files" in fails("fit", tmp_path / "none-*.parquet", *fit)
     assert "there are no files" in fails("fit", tmp_path, *fit)
     assert "no size of memory" in fails("fit", parts, *fit, "--memory", "much")
-    assert "too little" in fails("fit", parts, *fit, "--memory", "100MB")
+    assert "too little: give" in fails("fit", parts, *fit, "--memory", "100MB")
     assert "--shared trees needs all rows" in fails("fit", parts, *fit, "--shared", "trees")
     assert "no column 'z' for the label" in fails("fit", parts, *fit[:2], "--label", "z", *fit[4:])
     assert "both column 'y'" in fails("fit", parts, "--client", "y", *fit[2:])
@@ -262,3 +262,5 @@ def test_less_memory_makes_more_shards(large):
         count_shards(layout, 10**7, 10**6, parse_size(size), 2) for size in ("8GB", "4GB", "2GB")
     ]
     assert counts[0] < counts[1] < counts[2]
+    with pytest.raises(ValueError, match="too little for 1,000,000,000,000 rows"):
+        count_shards(layout, 10**12, 10**11, parse_size("2GB"), 2)

@@ -178,8 +178,8 @@ def _fit_parts(
     shared.show(done.found, table, report, json, readings, summary)
     if not json:
         print(
-            f"Trained on {done.rows:,} rows of {done.clients:,} clients in {done.shards} shards; "
-            f"methods were judged on the {len(done.sample):,} rows of some clients."
+            f"Trained on {done.rows:,} rows of {done.clients:,} clients in {done.shards} "
+            f"shard{'s' * (done.shards > 1)}; methods were judged on {len(done.sample):,} rows."
         )
         if backend is not None:
             print(backend.words())

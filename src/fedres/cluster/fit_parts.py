@@ -23,7 +23,7 @@ from fedres.cluster.client_keys import keys_of, uniform
 from fedres.cluster.client_sample import ClientSample, some_rows
 from fedres.cluster.going_on import kept, work_folder
 from fedres.cluster.local_parts import GlobalState
-from fedres.cluster.memory import count_shards, free_memory, shown_size
+from fedres.cluster.memory import count_shards, free_memory, refuse_too_little, shown_size
 from fedres.cluster.model_writer import write_model
 from fedres.cluster.row_progress import with_rate
 from fedres.cluster.shards import Layout, Shard, ShardWriter, open_shards
@@ -161,6 +161,7 @@ def prepare_parts(
     """
     import pandas as pd
 
+    refuse_too_little(memory)
     parameters = parameters or {}
     categorical = parameters.get("categorical_features") or []
     sketch = sketch_parts(parts, roles, categorical, progress)
@@ -183,7 +184,7 @@ def prepare_parts(
     _refuse_full_disk(folder, layout, sketch.rows)
     most = min(JUDGED, memory // A_JUDGED_ROW)
     sample = ClientSample(most, sketch.rows)
-    told = f"dealing rows to {shards} shards" if progress else None
+    told = f"dealing rows to {shards} shard{'s' * (shards > 1)}" if progress else None
     with ShardWriter(folder, layout, shards) as writer:
         for path, frame in _read(parts, roles, sketch.features, told, sketch.rows):
             keys = keys_of(frame[roles.client], sketch.whole_ids)
