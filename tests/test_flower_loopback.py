@@ -108,7 +108,7 @@ def test_killed_nodes_and_a_killed_server_lose_nothing_and_count_nothing_twice(t
         cluster.kill("superlink")
         used = read_run(tmp_path / "run")["version"]
         cluster.start_superlink()
-        launch(cluster.flwr, tmp_path / "app", {"resume": True, "rounds": 5}, console=QUIET)
+        launch(cluster.flwr, tmp_path / "app", {"resume": True, "rounds": 3}, console=QUIET)
 
     facts, lines = read_run(tmp_path / "run"), read_log(tmp_path / "run")
     assert facts["reason"] == "rounds"
