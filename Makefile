@@ -51,9 +51,9 @@ bench-tables: $(DEV)  ## learning from a table beside Vowpal Wabbit; a million c
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/storage.py
 
-bench-scale: $(DEV)  ## a table larger than memory: rows a second, peak memory, one client of many
-	$(BIN)/python benchmarks/scale.py 1e6 4GB
-	$(BIN)/python benchmarks/scale.py 1e7 4GB
+bench-scale: $(DEV)  ## tables larger than memory: seconds, peak memory, one client of ten million
+	$(BIN)/python benchmarks/scale.py 1e6 3e6 1e7 3e7
+	$(BIN)/python benchmarks/one_client.py
 
 bench-online: $(GROUPED)  ## going on row by row from a fit, beside a fit to all rows
 	$(BIN)/python benchmarks/online.py

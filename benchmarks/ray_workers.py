@@ -85,10 +85,10 @@ class Bayes:
         with patch.object(ray_bayes, "solve", self):
             task(self.workers)
 
-    def __call__(self, shards, problem, n_jobs, progress, each):
+    def __call__(self, shards, problem, n_jobs, progress, each, go_on):
         list(each(partial(shard_bayes.begin, problem=problem), shards[:n_jobs], n_jobs, None))
         began = (perf_counter(), *cpu_seconds())
-        solved = shard_bayes.solve(shards, problem, n_jobs, progress, each)
+        solved = shard_bayes.solve(shards, problem, n_jobs, progress, each, go_on)
         ended, rows = (perf_counter(), *cpu_seconds()), sum(shard.rows for shard in shards)
         self.wall, self.mine, self.beside = (
             (b - a) / (PASSES_OF_BAYES * rows) for a, b in zip(began, ended, strict=True)
@@ -104,13 +104,13 @@ class Bayes:
 class Capture(RayBackend):
     """Keeps what it is asked to solve, and does so."""
 
-    def solve(self, shards, problem, progress):
+    def solve(self, shards, problem, *options):
         self.task = partial(ray_bayes.solve_on_ray, shards, problem)
-        return super().solve(shards, problem, progress)
+        return super().solve(shards, problem, *options)
 
-    def train(self, shards, problem, best, rng, progress):
+    def train(self, shards, problem, *options):
         self.task = partial(ray_sgd.train_on_ray, shards, problem)
-        return super().train(shards, problem, best, rng, progress)
+        return super().train(shards, problem, *options)
 
 
 def main(rows):

@@ -1,10 +1,12 @@
-"""Tables larger than memory: rows a second, peak memory, and one client's model out of millions.
+"""Tables larger than memory: CPU seconds by number of rows, peak memory, and a line through them.
 
-    python benchmarks/scale.py [rows] [memory]
+    python benchmarks/scale.py [rows ...]
 
-Generates a table of so many rows (default a million), a tenth as many clients and 20 columns, half
-of them numbers and half categories, as Parquet; fits it in shards, with the memory of the process
-limited (RLIMIT_DATA), and in memory as well if it is small; then reads single clients.
+Generates tables of so many rows (default a million), a tenth as many clients and 20 columns, half
+of them numbers and half categories, as Parquet, and fits each in shards with ``--memory 2GB`` by a
+process that the system lets have no more than 4 GB of addresses (RLIMIT_AS). A table that fits into
+memory is fitted there as well, without a limit. With three sizes or more, a line is drawn through
+their seconds, up to a billion rows.
 The workload is frozen: change it and the numbers mean nothing.
 """
 
@@ -27,7 +29,6 @@ from rich.table import Table
 from fedres.cluster import shard_bayes, shard_sgd
 from fedres.cluster.client_sample import some_rows
 from fedres.cluster.fit_parts import ColumnRoles, prepare_parts
-from fedres.cluster.memory import parse_size
 from fedres.cluster.table_parts import TableParts
 from fedres.tables.arrow import Arrow
 from fedres.tables.empirical_bayes import find_all_variances, labels_of
@@ -37,7 +38,8 @@ NUMBERS, CATEGORIES = 10, (3, 4, 5, 6, 8, 12, 20, 50, 100, 200)
 LOCAL = "x0,k0"  # the columns that clients' own models see
 FILE = 1_000_000  # rows
 IN_MEMORY = 1_000_000  # rows of a table that is fitted in memory, too
-READS = 200
+MEMORY, LIMIT = "2GB", 4 * 10**9  # what the command may take, and what the system lets it
+FURTHER = (10**8, 10**9)  # rows that the line is drawn to
 console = Console(width=110)
 
 
@@ -77,7 +79,7 @@ def run(*arguments, limit=None):
 
     def limited():
         if limit is not None:
-            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
     began = perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=limited)  # noqa: PLW1509
@@ -87,21 +89,6 @@ def run(*arguments, limit=None):
         raise RuntimeError(f"{command[3:]} ended with {status}")
     cpu = usage.ru_utime + usage.ru_stime
     return perf_counter() - began, cpu, usage.ru_maxrss * 1024 / 1e9, json.loads(printed)
-
-
-def one_client(out, clients):
-    """Milliseconds from the folder to one client's model, the median and the worst of some."""
-    from fedres import load_model
-
-    taken = []
-    for id_ in np.random.default_rng(1).integers(0, clients, READS).tolist():
-        began = perf_counter()
-        try:
-            load_model(out, client=id_)
-        except ValueError:  # by chance it has no row
-            continue
-        taken.append(1000 * (perf_counter() - began))
-    return np.median(taken), max(taken)
 
 
 def spent(call):
@@ -129,7 +116,8 @@ def passes(events, folder):
     def learn_shards():
         nonlocal state
         for shard in shards:
-            state = shard_sgd.learn_shard(shard, problem, state, 0.3, rng)
+            order = rng.permutation(shard.rows).astype(np.int32)
+            state = shard_sgd.learn_shard(shard, problem, state, 0.3, order)
 
     learn_shards()  # compiles
     for shard in shards:
@@ -168,38 +156,53 @@ def passes(events, folder):
     console.print(table)
 
 
-def main(rows, memory):
-    table = Table(title=f"{rows:,} rows of {rows // 10:,} clients, 20 columns", box=box.SIMPLE_HEAD)
-    for column in ("what", "rows", "wall s", "CPU s", "rows / CPU s", "peak GB", "rmse"):
+def line(rows, seconds, what):
+    """The line through seconds, as text: what all tables cost, a row, residuals, and further on."""
+    millions = np.asarray(rows) / 1e6
+    slope, intercept = np.polyfit(millions, seconds, 1)
+    off = seconds - (intercept + slope * millions)
+    console.print(f"{what} seconds = {intercept:.1f} + {slope:.2f} * millions of rows", end="; ")
+    console.print("residuals", ", ".join(f"{one:+.1f}" for one in off))
+    for count in FURTHER:
+        hours = (intercept + slope * count / 1e6) / 3600
+        console.print(f"  {count:,} rows: {hours:.1f} hours")
+
+
+def main(sizes):
+    table = Table(title="A tenth as many clients as rows, 20 columns", box=box.SIMPLE_HEAD)
+    for column in ("what", "rows", "shards", "wall s", "CPU s", "rows / CPU s", "peak GB", "rmse"):
         table.add_column(column, justify="right" if column != "what" else "left")
 
     def add(what, count, wall, cpu, peak, found):
         error = found["rmse"] if "rmse" in found else found["methods"]["fedres"]["rmse"]
-        cells = (f"{count:,}", f"{wall:.0f}", f"{cpu:.0f}", f"{count / cpu:,.0f}")
-        table.add_row(what, *cells, f"{peak:.2f}", f"{error:.4f}")
+        cells = (f"{count:,}", str(found.get("shards", "")), f"{wall:.0f}", f"{cpu:.0f}")
+        table.add_row(what, *cells, f"{count / cpu:,.0f}", f"{peak:.2f}", f"{error:.4f}")
 
-    with TemporaryDirectory(dir=os.environ.get("FEDRES_SCRATCH")) as folder:
-        events, out = Path(folder) / "events", Path(folder) / "model"
-        events.mkdir()
-        began = perf_counter()
-        generate(events, rows)
-        size = sum(path.stat().st_size for path in events.iterdir()) / 1e9
-        console.print(f"generated in {perf_counter() - began:.0f} s: {size:.2f} GB of Parquet")
-        limit = parse_size(memory)
-        pattern = events / "*.parquet"
-        within = "--memory", memory
-        add(f"fit in shards, {memory}", rows, *fit(pattern, out, *within, limit=limit))
-        add("evaluate likewise", rows, *run("evaluate", out, pattern, *within, limit=limit))
-        median, worst = one_client(out, rows // 10)
-        if rows <= IN_MEMORY:
-            whole = Path(folder) / "whole.parquet"
-            parquet.write_table(parquet.read_table(events), whole)
-            found = fit(whole, Path(folder) / "other", "--shared", "linear")
-            add("fit in memory", rows, *found)
-            passes(events, Path(folder) / "shards")
+    walls, cpus = [], []
+    for rows in sizes:
+        with TemporaryDirectory(dir=os.environ.get("FEDRES_SCRATCH")) as folder:
+            events, out = Path(folder) / "events", Path(folder) / "model"
+            events.mkdir()
+            generate(events, rows)
+            within = {"limit": LIMIT}
+            done = fit(events / "*.parquet", out, "--memory", MEMORY, **within)
+            walls.append(done[0])
+            cpus.append(done[1])
+            add("fit in shards", rows, *done)
+            console.print(f"{rows:,} rows: {done[0]:.1f} s, {done[1]:.1f} CPU s, {done[2]:.2f} GB")
+            if rows <= IN_MEMORY:
+                options = events / "*.parquet", "--memory", MEMORY
+                add("evaluate in batches", rows, *run("evaluate", out, *options, **within))
+                whole = Path(folder) / "whole.parquet"
+                parquet.write_table(parquet.read_table(events), whole)
+                found = fit(whole, Path(folder) / "other", "--shared", "linear")
+                add("fit in memory", rows, *found)
+                passes(events, Path(folder) / "shards")
     console.print(table)
-    console.print(f"one client's model: {median:.1f} ms, at worst {worst:.1f} ms")
+    if len(sizes) > 2:
+        line(sizes, walls, "wall")
+        line(sizes, cpus, "CPU")
 
 
 if __name__ == "__main__":
-    main(int(float(sys.argv[1])) if sys.argv[1:] else 1_000_000, (sys.argv[2:] or ["4GB"])[0])
+    main([int(float(rows)) for rows in sys.argv[1:]] or [1_000_000])

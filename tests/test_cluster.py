@@ -1,5 +1,9 @@
 """Tables in shards: the same encoder, rows and weights as in memory."""
 
+import os
+import signal
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -176,23 +180,46 @@ def test_a_server_told_of_rows_has_the_bits_of_one_that_saw_them_learned(tmp_pat
     np.testing.assert_array_equal(direct.models.w_local, opened.models.w_local)
 
 
-@pytest.mark.parametrize("task", ["numbers", "classes"])
-@pytest.mark.parametrize("widest", [1500, 4])
-def test_bayes_on_shards_finds_the_weights_of_bayes_in_memory(tmp_path, task, widest, monkeypatch):
+def dying(work):
+    """The same work, but the first process that has done it for shard 1 dies and cannot say so."""
+
+    def done_and_dead(shard, *known, **others):
+        found = work(shard, *known, **others)
+        if shard.number == 1 and not shard.path("death").exists():
+            shard.path("death").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    return done_and_dead
+
+
+@cache
+def fitted(task):
+    """A table of few clients, and its model in memory."""
     frame = events(rows=900, clients=20)
     kind = FedResRegressor if task == "numbers" else FedResClassifier
-    y = frame.y if task == "numbers" else np.where(frame.y > frame.y.mean(), "high", "low")
-    frame = frame.assign(y=y)
+    if task == "classes":
+        frame["y"] = np.where(frame.y > frame.y.mean(), "high", "low")
     model = kind(categorical_features=["code"], local_features=["genres", "age"], client="user")
-    model.fit(frame.drop(columns="y"), frame.y)
-    shards = dealt(frame, tmp_path, 3, model.encoder_, model._labels)
+    return frame, model.fit(frame.drop(columns="y"), frame.y)
+
+
+def in_shards(task, folder, shards=3):
+    """The same table in shards, and the problem that its model has solved."""
+    frame, model = fitted(task)
     known = model._posterior
     variances = [
         Variances(of, noise, of) for of, noise in zip(known.variances, known.noise, strict=True)
     ]
-    problem = shard_bayes.BayesProblem(
-        model.encoder_, model._models.settings, known.groups, variances
-    )
+    settings = model._models.settings
+    problem = shard_bayes.BayesProblem(model.encoder_, settings, known.groups, variances)
+    return dealt(frame, folder, shards, model.encoder_, model._labels), problem, model
+
+
+@pytest.mark.parametrize("task", ["numbers", "classes"])
+@pytest.mark.parametrize("widest", [1500, 4])
+def test_bayes_on_shards_finds_the_weights_of_bayes_in_memory(tmp_path, task, widest, monkeypatch):
+    shards, problem, model = in_shards(task, tmp_path)
     monkeypatch.setattr("fedres.tables.arrow.WIDEST_SOLVED", widest)
     monkeypatch.setattr("fedres.tables.arrow.WIDEST_BLOCK", widest)
     w_global = shard_bayes.solve(shards, problem, n_jobs=2)

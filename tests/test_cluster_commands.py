@@ -1,17 +1,20 @@
 """fit, evaluate and predict on tables of several files, from end to end."""
 
 import json
+import signal
+from multiprocessing import get_context
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import fedres
+from fedres.cluster import shard_bayes, shard_sgd
 from fedres.cluster.fit_parts import ColumnRoles, fit_parts
 from fedres.cluster.memory import count_shards, parse_size
 from fedres.cluster.shards import Layout
 from fedres.cluster.table_parts import TableParts
-from test_cluster import events
+from test_cluster import dying, events
 from test_table_commands import run
 
 COLUMNS = ["--client", "user", "--label", "y", "--categorical", "code", "--local", "genres,age"]
@@ -144,6 +147,59 @@ def test_sgd_in_shards_learns(folder, tmp_path):
     )
 
 
+@pytest.mark.filterwarnings("ignore:.*fork")
+@pytest.mark.parametrize(
+    ("solver", "label", "fatal"),
+    [
+        ("bayes", "y", (shard_bayes, "advance")),
+        ("bayes", "genres", (shard_bayes, "advance")),
+        ("sgd", "y", (shard_sgd, "learn_shard")),
+    ],
+)
+def test_a_fit_that_was_killed_goes_on(folder, tmp_path, monkeypatch, solver, label, fatal):
+    work, calls = getattr(*fatal), []
+
+    def counted(*known, **others):
+        calls.append(known)
+        return work(*known, **others)
+
+    def fit(name):
+        fit_parts(
+            TableParts.find(str(folder / "parts"), ["code", "user"]),
+            ColumnRoles("user", label),
+            tmp_path / name / "model",
+            memory=2 * 10**9,
+            method="fedres",
+            parameters={"local_features": ["age"], "solver": solver},
+            shards=3,
+            n_jobs=1,
+        )
+
+    def made_again(*_, **__):
+        pytest.fail("what was finished is made again")
+
+    monkeypatch.setattr(*fatal, counted)
+    fit("undisturbed")
+    all_calls, calls[:] = len(calls), []
+    monkeypatch.setattr(*fatal, dying(work))
+    child = get_context("fork").Process(target=fit, args=("killed",))
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    assert [path.name[:14] for path in (tmp_path / "killed").iterdir()] == [".model-shards-"]
+    monkeypatch.setattr(*fatal, counted)
+    for name in ("prepare_parts", "compare_on_table"):
+        monkeypatch.setattr(f"fedres.cluster.fit_parts.{name}", made_again)
+    fit("killed")
+    assert 0 < len(calls) < all_calls
+    assert [path.name for path in (tmp_path / "killed").iterdir()] == ["model"]
+    whole, gone_on = (
+        json.loads((tmp_path / name / "model" / "model.json").read_bytes())["groups"]
+        for name in ("undisturbed", "killed")
+    )
+    assert [one["sha256"] for one in whole.values()] == [one["sha256"] for one in gone_on.values()]
+
+
 def fails(*arguments):
     with pytest.raises(ValueError, match=r".") as error:
         run(*arguments)
@@ -156,7 +212,7 @@ def test_mistakes_are_told_in_a_sentence(folder, tmp_path):
     assert "there are no files" in fails("fit", tmp_path / "none-*.parquet", *fit)
     assert "there are no files" in fails("fit", tmp_path, *fit)
     assert "no size of memory" in fails("fit", parts, *fit, "--memory", "much")
-    assert "too little" in fails("fit", parts, *fit, "--memory", "100MB")
+    assert "too little: give" in fails("fit", parts, *fit, "--memory", "100MB")
     assert "--shared trees needs all rows" in fails("fit", parts, *fit, "--shared", "trees")
     assert "no column 'z' for the label" in fails("fit", parts, *fit[:2], "--label", "z", *fit[4:])
     assert "both column 'y'" in fails("fit", parts, "--client", "y", *fit[2:])
@@ -206,3 +262,5 @@ def test_less_memory_makes_more_shards(large):
         count_shards(layout, 10**7, 10**6, parse_size(size), 2) for size in ("8GB", "4GB", "2GB")
     ]
     assert counts[0] < counts[1] < counts[2]
+    with pytest.raises(ValueError, match="too little for 1,000,000,000,000 rows"):
+        count_shards(layout, 10**12, 10**11, parse_size("2GB"), 2)

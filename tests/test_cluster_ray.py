@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from sklearn.utils import check_random_state
 
-from fedres import FedResClassifier, FedResRegressor, load_model
+from fedres import load_model
 from fedres.cluster import shard_bayes, shard_sgd
 from fedres.cluster.local_parts import messages_known, read_part
 from fedres.cluster.ray_bayes import solve_on_ray
@@ -21,14 +21,14 @@ from fedres.cluster.ray_sgd import message_rows, train_on_ray
 from fedres.simulation.ray_cluster import connect
 from fedres.tables.online_models import ModelShape
 from fedres.tables.sgd_tuning import Trial
-from test_cluster import dealt, events, local_weights
+from test_cluster import dealt, dying, events, in_shards, local_weights
 from test_cluster_commands import COLUMNS
 from test_table_commands import run
 
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # no other machine may connect
 pytest.importorskip("ray")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
-BEST = Trial(0.3, 10.0, 3)
+BEST = Trial(0.3, 10.0, 1)
 PASSES = shard_sgd.count_passes(BEST)
 
 
@@ -65,6 +65,31 @@ def test_one_worker_has_the_bits_of_one_process_without_ray(cluster, tmp_path):
     here = shard_sgd.train(shards, problem, BEST, check_random_state(0))
     local = parts(shards)
     run = train_on_ray(shards, problem, BEST, check_random_state(0), 1, rows_a_message=64)
+    assert_the_same(run, here, shards, local)
+
+
+def test_a_run_that_was_broken_off_goes_on_to_the_same_bits(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedres.cluster.ray_sgd.POLL", 0.01)
+    shards, problem = table(tmp_path, 3)
+    here = shard_sgd.train(shards, problem, BEST, check_random_state(0))
+    local = parts(shards)
+
+    def break_off(rows):
+        if any(messages_known(shard) for shard in shards):
+            raise KeyboardInterrupt
+
+    train = partial(train_on_ray, shards, problem, BEST, workers=1, rows_a_message=4)
+    with pytest.raises(KeyboardInterrupt):
+        train(check_random_state(0), watch=break_off)
+    laid_out = [path for shard in shards if (path := shard.path("stream")).exists()]
+    written = [path.stat().st_mtime_ns for path in laid_out]
+    run = train(check_random_state(0), go_on=True)
+    assert_the_same(run, here, shards, local)
+    assert written == [path.stat().st_mtime_ns for path in laid_out]
+
+
+def assert_the_same(run, here, shards, local):
+    """As one process without Ray, each row once a pass."""
     np.testing.assert_array_equal(run.global_.weights, here.weights)
     np.testing.assert_array_equal(run.global_.squares, here.squares)
     for ours, theirs in zip(parts(shards), local, strict=True):
@@ -92,29 +117,19 @@ def loss(shards, problem, global_):
     return np.square(np.concatenate(errors, axis=1)).mean()
 
 
-@pytest.mark.parametrize(("task", "workers_tried"), [("numbers", [1, 2]), ("classes", [2])])
-def test_sums_from_any_number_of_workers_give_the_same_bits(cluster, tmp_path, task, workers_tried):
-    frame = events(900, clients=20)
-    kind = FedResRegressor if task == "numbers" else FedResClassifier
-    if task == "classes":
-        frame["y"] = np.where(frame.y > frame.y.mean(), "high", "low")
-    model = kind(categorical_features=["code"], local_features=["genres", "age"], client="user")
-    model.fit(frame.drop(columns="y"), frame.y)
-    shards = dealt(frame, tmp_path, 3, model.encoder_, model._labels)
-    known = model._posterior
-    variances = [
-        shard_bayes.Variances(of, noise, of)
-        for of, noise in zip(known.variances, known.noise, strict=True)
-    ]
-    problem = shard_bayes.BayesProblem(
-        model.encoder_, model._models.settings, known.groups, variances
-    )
+@pytest.mark.parametrize(
+    ("task", "workers", "fatal"), [("numbers", 1, "begin"), ("classes", 2, "advance")]
+)
+def test_sums_give_the_same_bits_whoever_adds_them_up_and_dies(
+    cluster, tmp_path, monkeypatch, task, workers, fatal
+):
+    shards, problem, model = in_shards(task, tmp_path)
     here, own = shard_bayes.solve(shards, problem), local_weights(shards)
-    for workers in workers_tried:
-        found = solve_on_ray(shards, problem, workers)
-        np.testing.assert_array_equal(found, here)
-        assert local_weights(shards) == own
     np.testing.assert_allclose(here[0], model._models.w_global[0], atol=1e-4)
+    monkeypatch.setattr(shard_bayes, fatal, dying(getattr(shard_bayes, fatal)))
+    np.testing.assert_array_equal(solve_on_ray(shards, problem, workers), here)
+    assert local_weights(shards) == own
+    assert shards[1].path("death").exists()
 
 
 def test_fit_on_ray_saves_a_model_and_says_how_late_messages_were(cluster, tmp_path):
@@ -197,14 +212,14 @@ def kill_a_node(cluster):
 @pytest.mark.parametrize("what", ["worker and server", "node"])
 def test_whatever_dies_each_row_counts_once(cluster, tmp_path, what, monkeypatch):
     monkeypatch.setattr("fedres.cluster.ray_sgd.POLL", 0.05)
-    shards, problem = table(tmp_path, 8, 4000)
+    shards, problem = table(tmp_path, 4, 2000)
     here = loss(shards, problem, shard_sgd.train(shards, problem, BEST, check_random_state(0)))
     deaths = {
         "worker and server": {
-            2000: partial(kill, "SgdWorker"),
-            6000: partial(kill, "SharedServer"),
+            500: partial(kill, "SgdWorker"),
+            2000: partial(kill, "SharedServer"),
         },
-        "node": {2000: partial(kill_a_node, cluster)},
+        "node": {500: partial(kill_a_node, cluster)},
     }
     killer = Killer(deaths[what])
     run = train_on_ray(shards, problem, BEST, check_random_state(0), 2, killer, rows_a_message=8)

@@ -135,10 +135,10 @@ def _fit_parts(
 ) -> None:
     """Fit a table in shards, on a Ray cluster if one is given."""
     from fedres.cluster.fit_parts import ColumnRoles, fit_parts
-    from fedres.cluster.memory import free_memory, parse_size, peak_memory, shown_size
+    from fedres.cluster.memory import parse_size, peak_memory, shown_size
     from fedres.cluster.table_parts import TableParts
 
-    room = free_memory() // 2 if memory is None else parse_size(memory)
+    room = None if memory is None else parse_size(memory)
     parameters = columns.parameters(solver)
     named = [*(parameters["categorical_features"] or []), columns.client]
     parts = TableParts.find(str(table), named)
@@ -178,8 +178,8 @@ def _fit_parts(
     shared.show(done.found, table, report, json, readings, summary)
     if not json:
         print(
-            f"Trained on {done.rows:,} rows of {done.clients:,} clients in {done.shards} shards; "
-            f"methods were judged on the {len(done.sample):,} rows of some clients."
+            f"Trained on {done.rows:,} rows of {done.clients:,} clients in {done.shards} "
+            f"shard{'s' * (done.shards > 1)}; methods were judged on {len(done.sample):,} rows."
         )
         if backend is not None:
             print(backend.words())

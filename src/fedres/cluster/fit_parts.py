@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from errno import ENOSPC
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from sys import stderr
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -20,8 +21,9 @@ import numpy as np
 from fedres.cluster import shard_bayes, shard_sgd
 from fedres.cluster.client_keys import keys_of, uniform
 from fedres.cluster.client_sample import ClientSample, some_rows
+from fedres.cluster.going_on import kept, work_folder
 from fedres.cluster.local_parts import GlobalState
-from fedres.cluster.memory import count_shards, shown_size
+from fedres.cluster.memory import count_shards, free_memory, refuse_too_little, shown_size
 from fedres.cluster.model_writer import write_model
 from fedres.cluster.row_progress import with_rate
 from fedres.cluster.shards import Layout, Shard, ShardWriter, open_shards
@@ -38,8 +40,9 @@ from fedres.tables.judging import compare_on_table, estimator_for
 from fedres.tables.labels import ClassLabels
 from fedres.tables.online_models import ModelShape
 from fedres.tables.read_table import Table, refuse_two_roles
-from fedres.tables.sgd_tuning import DEFAULT, of_some_clients, or_default
+from fedres.tables.sgd_tuning import of_some_clients
 from fedres.tables.table_comparison import TableComparison, Task
+from fedres.tables.trained_elsewhere import choose_step, find_prior, tell_columns, untrained
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
 
 JUDGED = 100_000  # rows of clients that methods are judged on
 A_JUDGED_ROW = 5_000  # bytes of memory
+PREPARED, JUDGED_BY = "prepared", "verdict"  # files of what is finished
 
 
 @dataclass(frozen=True)
@@ -157,6 +161,7 @@ def prepare_parts(
     """
     import pandas as pd
 
+    refuse_too_little(memory)
     parameters = parameters or {}
     categorical = parameters.get("categorical_features") or []
     sketch = sketch_parts(parts, roles, categorical, progress)
@@ -169,19 +174,17 @@ def prepare_parts(
         global_=model.global_features,
         learned=sketch.columns(),
     )
-    model.encoder_ = encoder
     are_classes = hasattr(model, "predict_proba")
-    model._labels = ClassLabels(sketch.labels.classes()) if are_classes else sketch.labels.scaled()
-    model.n_features_in_ = len(sketch.features)
-    model.feature_names_in_ = np.array(sketch.features, object)
-    layout = Layout(encoder, model._labels, sketch.most_in_a_row(), sketch.whole_ids)
+    labels = ClassLabels(sketch.labels.classes()) if are_classes else sketch.labels.scaled()
+    tell_columns(model, encoder, labels, sketch.features)
+    layout = Layout(encoder, labels, sketch.most_in_a_row(), sketch.whole_ids)
     cores, clients = count_cores(n_jobs), sketch.clients.count
     needed = max(n_jobs or 1, count_shards(layout, sketch.rows, clients, memory, cores))
     shards = shards or needed
     _refuse_full_disk(folder, layout, sketch.rows)
     most = min(JUDGED, memory // A_JUDGED_ROW)
     sample = ClientSample(most, sketch.rows)
-    told = f"dealing rows to {shards} shards" if progress else None
+    told = f"dealing rows to {shards} shard{'s' * (shards > 1)}" if progress else None
     with ShardWriter(folder, layout, shards) as writer:
         for path, frame in _read(parts, roles, sketch.features, told, sketch.rows):
             keys = keys_of(frame[roles.client], sketch.whole_ids)
@@ -215,6 +218,7 @@ def train_parts(
     n_jobs: int | None = None,
     backend: "RayBackend | None" = None,
     progress: bool = False,
+    go_on: bool = False,
 ) -> FittedParts:
     """Train a method on all rows; the models of clients are written beside their shards.
 
@@ -232,28 +236,22 @@ def train_parts(
         A Ray cluster to train on; None for this process.
     progress
         Whether to show a progress bar.
+    go_on
+        Whether to go on from where the same training was killed, if it was.
     """
-    from sklearn.base import clone
     from sklearn.utils import check_random_state
 
-    whole = prepared.model
-    model = clone(whole).set_params(method=method, **chosen)
-    for name in ("_labels", "n_features_in_", "feature_names_in_"):
-        setattr(model, name, getattr(whole, name))
-    encoder = whole.encoder_
-    assert isinstance(encoder, Encoder)
-    model.encoder_ = encoder.of_method(method)
-    model.shared_, model.latent_, model._posterior = "linear", 0, None
+    model = untrained(prepared.model, method, chosen)
     rng, told = check_random_state(model.random_state), "training" if progress else None
-    model.solver_ = model._chosen_solver(None)
     if model.solver_ == "bayes":
         try:
-            return _train_bayes(model, prepared.shards, rng, count_cores(n_jobs), backend, told)
+            cores = count_cores(n_jobs)
+            return _train_bayes(model, prepared.shards, rng, cores, backend, told, go_on)
         except TooWideError:
             if model.solver == "bayes":
                 raise
             model.solver_ = "sgd"
-    return _train_sgd(model, prepared.shards, rng, backend, told)
+    return _train_sgd(model, prepared.shards, rng, backend, told, go_on)
 
 
 def _train_bayes(
@@ -263,26 +261,23 @@ def _train_bayes(
     n_jobs: int,
     backend: "RayBackend | None",
     progress: str | None,
+    go_on: bool,
 ) -> FittedParts:
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     assert isinstance(model.encoder_, Encoder)
-    shape = model._settings(DEFAULT.eta, 0.0)
     data = some_rows(shards, model.encoder_, MOST_ROWS)
     if len(data.client) > MOST_ROWS:
         data = data.of_clients(of_some_clients(data.client, rng, MOST_ROWS))
-    _, found = model._train_linear(shape, data, rng)
+    prior = find_prior(model, data, rng)
     del data
-    problem = shard_bayes.BayesProblem(
-        model.encoder_, shape, model._groups, [one.variances for one in found]
-    )
+    problem = shard_bayes.BayesProblem(model.encoder_, *prior)
     with threadpool_limits(1, "blas"):
         if backend is None:
-            w_global = shard_bayes.solve(shards, problem, n_jobs, progress)
+            w_global = shard_bayes.solve(shards, problem, n_jobs, progress, go_on=go_on)
         else:
-            w_global = backend.solve(shards, problem, progress)
-    model._keep(None, [])
-    return FittedParts(model, shape, shard_bayes.as_state(w_global))
+            w_global = backend.solve(shards, problem, progress, go_on)
+    return FittedParts(model, prior.shape, shard_bayes.as_state(w_global))
 
 
 def _train_sgd(
@@ -291,14 +286,14 @@ def _train_sgd(
     rng: Any,
     backend: "RayBackend | None",
     progress: str | None,
+    go_on: bool,
 ) -> FittedParts:
     assert isinstance(model.encoder_, Encoder)
-    best = or_default(model.eta, model.shrinkage, model.passes)
-    shape = model._settings(best.eta, best.shrinkage)
-    problem = shard_sgd.SgdProblem(model.encoder_, shape, model._labels.outputs)
+    shape, best = choose_step(model)
+    outputs = shards[0].layout.labels.outputs
+    problem = shard_sgd.SgdProblem(model.encoder_, shape, outputs)
     train = shard_sgd.train if backend is None else backend.train
-    global_ = train(shards, problem, best, rng, progress)
-    model._keep(best, [])
+    global_ = train(shards, problem, best, rng, progress, go_on)
     return FittedParts(model, shape, global_)
 
 
@@ -336,7 +331,7 @@ def fit_parts(
     roles: ColumnRoles,
     out: Path,
     *,
-    memory: int,
+    memory: int | None = None,
     method: EstimatorMethod | Literal["auto"] = "auto",
     task: Task | None = None,
     parameters: dict[str, Any] | None = None,
@@ -348,29 +343,33 @@ def fit_parts(
 ) -> LargeFit:
     """Judge methods on some clients, train the best on all rows in shards, and save it.
 
-    Shards are files beside the model's folder while this works. Parameters are those of
-    `prepare_parts` and of ``fedres fit``.
+    Shards are files beside the model's folder while this works; if it is killed, the same call goes
+    on from them. Parameters are those of `prepare_parts` and of ``fedres fit``; where `memory` is
+    None, half of what is free may be taken.
     """
     if backend is not None:
         n_jobs = backend.workers
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
-    with (
-        _said_if_full(out, memory),
-        TemporaryDirectory(prefix=f".{out.name}-shards-", dir=out.absolute().parent) as folder,
-    ):
-        prepared = prepare_parts(
+    options = roles, memory, method, task, parameters, seed, shards, n_jobs, backend is None
+    room = free_memory() // 2 if memory is None else memory
+    with _said_if_full(out, room), work_folder(out, parts, options) as folder:
+        prepare = partial(
+            prepare_parts,
             parts,
             roles,
-            Path(folder),
-            memory=memory,
+            folder,
+            memory=room,
             task=task,
             parameters={**(parameters or {}), "shared": "linear", "random_state": seed},
             shards=shards,
             n_jobs=n_jobs,
             progress=progress,
         )
-        model = prepared.model
-        found = compare_on_table(prepared.sample, model=model, seed=seed, progress=progress)
+        if progress and (folder / PREPARED).exists():
+            print(f"going on from {folder}, which was left by a fit that was killed", file=stderr)
+        prepared = kept(folder / PREPARED, prepare)
+        judge = partial(compare_on_table, prepared.sample, model=prepared.model, seed=seed)
+        found = kept(folder / JUDGED_BY, partial(judge, progress=progress))
         saved: Any = found.recommended if method == "auto" else method
         fitted = train_parts(
             prepared,
@@ -379,6 +378,7 @@ def fit_parts(
             n_jobs=n_jobs,
             backend=backend,
             progress=progress,
+            go_on=True,
         )
         fitted.model.columns_ = {"client": roles.client, "label": roles.label, "time": roles.time}
         parted = prepared.shards

@@ -68,13 +68,18 @@ def count_shards(layout: Layout, rows: int, clients: int, memory: int, n_jobs: i
     return min(needed, max(1, clients))
 
 
-def batch_rows(memory: int) -> int:
-    """How many rows to predict at once."""
+def refuse_too_little(memory: int) -> None:
+    """Refuse memory that is too little for any table, before one is read."""
     if memory < BASE + LEAST_BATCH * A_PREDICTED_ROW:
         raise ValueError(
             f"{shown_size(memory)} of memory are too little: give --memory "
             f"{shown_size(1.1 * BASE).replace(' ', '')} or more"
         )
+
+
+def batch_rows(memory: int) -> int:
+    """How many rows to predict at once."""
+    refuse_too_little(memory)
     return min(BATCH, (memory - BASE) // A_PREDICTED_ROW)
 
 

@@ -26,6 +26,7 @@ class Grown:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        path.unlink(missing_ok=True)  # of a process that was killed
         self._rest: tuple[int, ...] = ()
         self._dtype: Any = None
 

@@ -43,7 +43,11 @@ def owned(shards: Sequence[S], workers: int) -> list[list[S]]:
 
 @contextmanager
 def actors(kind: type, workers: int, *arguments: Any) -> Iterator[list[Any]]:
-    """So many actors, a core each, on as many nodes as there are; killed in the end."""
+    """So many actors, a core each, on as many nodes as there are; killed in the end.
+
+    All of them have started: each has its own part of the work, so that none is done earlier if
+    some begin before others, and those would learn what others know nothing of.
+    """
     ray = connect()
     make = ray.remote(kind).options(
         num_cpus=1,
@@ -52,6 +56,8 @@ def actors(kind: type, workers: int, *arguments: Any) -> Iterator[list[Any]]:
         scheduling_strategy="SPREAD",
     )
     with _killed([make.remote(*arguments) for _ in range(workers)]) as made:
+        for actor in made:
+            result(actor.__ray_ready__.remote())
         yield made
 
 

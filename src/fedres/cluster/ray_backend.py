@@ -38,10 +38,14 @@ class RayBackend:
         return cls(count_workers(workers, address))
 
     def solve(
-        self, shards: Sequence[Shard], problem: BayesProblem, progress: str | None
+        self,
+        shards: Sequence[Shard],
+        problem: BayesProblem,
+        progress: str | None,
+        go_on: bool = False,
     ) -> list[F64]:
         """``solver="bayes"``, as `shard_bayes.solve`."""
-        return solve_on_ray(shards, problem, self.workers, progress)
+        return solve_on_ray(shards, problem, self.workers, progress, go_on)
 
     def train(
         self,
@@ -50,14 +54,15 @@ class RayBackend:
         best: Trial,
         rng: Any,
         progress: str | None,
+        go_on: bool = False,
     ) -> GlobalState:
         """``solver="sgd"``, as `shard_sgd.train`."""
         if progress is None:
-            run = train_on_ray(shards, problem, best, rng, self.workers)
+            run = train_on_ray(shards, problem, best, rng, self.workers, go_on=go_on)
         else:
             rows = [sum(one.rows for one in own) for own in owned(shards, self.workers)]
             with worker_bars([count_passes(best) * count for count in rows], progress) as show:
-                run = train_on_ray(shards, problem, best, rng, self.workers, show)
+                run = train_on_ray(shards, problem, best, rng, self.workers, show, go_on=go_on)
         self.used = run.used
         return run.global_
 

@@ -1,8 +1,7 @@
 """``solver="bayes"`` on Ray: actors add up their shards, the shared system is solved here.
 
 Sums are added in the order of shards: the same bits whatever the number of workers. A shard whose
-actor dies is worked on again, and its sums count once. (With classes it may thereby make a step
-more than other shards towards the same solution.)
+actor dies is worked on again, from where it was, and its sums count once: the same bits as well.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +27,11 @@ class SumsWorker:
 
 
 def solve_on_ray(
-    shards: Sequence[Shard], problem: BayesProblem, workers: int, progress: str | None = None
+    shards: Sequence[Shard],
+    problem: BayesProblem,
+    workers: int,
+    progress: str | None = None,
+    go_on: bool = False,
 ) -> list[F64]:
     """The global model of every output; the local models are written beside their shards."""
     ray = connect()
@@ -45,4 +48,4 @@ def solve_on_ray(
             done = ((result(sums.pop(0)), count) for count in rows)
             return with_rate(done, sum(rows), progress)
 
-        return solve(shards, problem, owners, progress, each)
+        return solve(shards, problem, owners, progress, each, go_on)

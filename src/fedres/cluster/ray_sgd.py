@@ -164,6 +164,7 @@ def train_on_ray(
     workers: int,
     watch: Watch | None = None,
     rows_a_message: int = ROWS_A_MESSAGE,
+    go_on: bool = False,
 ) -> RaySgd:
     """All passes; the global model, and local models beside their shards.
 
@@ -177,10 +178,13 @@ def train_on_ray(
         Called now and then with how many rows of each worker have been learned from.
     rows_a_message
         How many rows go to the server at once, at most.
+    go_on
+        Whether to go on from what server and workers last wrote, as they do when they die.
     """
     ray, folder = connect(), shards[0].folder
-    forget_models(shards)
-    (folder / STATE).unlink(missing_ok=True)
+    if not go_on:
+        forget_models(shards)
+        (folder / STATE).unlink(missing_ok=True)
     mine = owned(shards, workers)
     # A worker alone draws what one process without Ray draws.
     rngs = [rng] if len(mine) == 1 else [np.random.RandomState(rng.randint(2**31)) for _ in mine]

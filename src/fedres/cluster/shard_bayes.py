@@ -9,7 +9,8 @@ A shard adds up its clients' parts (`begin`) and forgets its rows; whoever has t
 solves for w_g (`solve_shared`); each shard then solves for its clients' own models (`advance`).
 Where S is too wide to be factorised it is solved by iteration, for which shards multiply with their
 part of it (`send`). A loss that is not squared is approximated anew from step to step, as in
-`empirical_bayes.solve_for`: what a shard keeps between steps is the score of each of its rows.
+`empirical_bayes.solve_for`: what a shard keeps between steps is the score of each of its rows. The
+scores of the step before stay, so that a step which is broken off is made again, and not a second.
 
 All functions of a shard take it and what all shards share, and return what is to be added up: they
 may run in any process that can read the shard's files.
@@ -18,10 +19,13 @@ may run in any process that can read the shard's files.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import NamedTuple
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from fedres.cluster.going_on import kept
 from fedres.cluster.local_parts import GlobalState, write_part
 from fedres.cluster.over_shards import OverShards, over_shards
 from fedres.cluster.shards import Shard
@@ -42,6 +46,7 @@ from fedres.tables.online_models import ModelShape
 from fedres.tables.weight_groups import Groups
 
 CLOSE = 1e-5  # errors of weights, and the change of scores that ends the steps
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -112,20 +117,24 @@ class Advance(NamedTuple):
     change: float
     sums: list[SharedSums]
 
+    def plus(self, other: "Advance") -> "Advance":
+        """Of both."""
+        return Advance(max(self.change, other.change), _plus(self.sums, other.sums))
+
 
 def begin(shard: Shard, problem: BayesProblem) -> list[SharedSums]:
     """The sums of a shard, for every output, before anything is known."""
     arrow, labels = _arrow(shard, problem)
     score = np.zeros((len(labels), shard.rows))
     if not problem.squared:
-        _keep_score(shard, score)
+        _keep_score(shard, 0, score)
     return [_sums(arrow, problem, k, *one.working(score[k])) for k, one in enumerate(labels)]
 
 
-def advance(shard: Shard, problem: BayesProblem, w_global: Sequence[F64]) -> Advance:
+def advance(shard: Shard, problem: BayesProblem, step: int, w_global: Sequence[F64]) -> Advance:
     """Solve for the local models under a global one and write them; where it goes on from there."""
     arrow, labels = _arrow(shard, problem)
-    score = _score(shard, problem)
+    score = _score(shard, problem, step)
     own = np.empty((arrow.slots, len(labels)), np.float32)
     change, sums = 0.0, []
     for k, one in enumerate(labels):
@@ -138,7 +147,7 @@ def advance(shard: Shard, problem: BayesProblem, w_global: Sequence[F64]) -> Adv
         score[k] = new
         sums.append(_sums(arrow, problem, k, *one.working(score[k])))
     if not problem.squared:
-        _keep_score(shard, score)
+        _keep_score(shard, step + 1, score)
     write_part(
         shard,
         {
@@ -151,10 +160,10 @@ def advance(shard: Shard, problem: BayesProblem, w_global: Sequence[F64]) -> Adv
     return Advance(change, sums)
 
 
-def send(shard: Shard, problem: BayesProblem, k: int, w_global: F64) -> F64:
+def send(shard: Shard, problem: BayesProblem, step: int, k: int, w_global: F64) -> F64:
     """What the rows of a shard send up of no targets, (columns, problems)."""
     arrow, labels = _arrow(shard, problem)
-    _weigh(arrow, problem, k, labels[k], _score(shard, problem)[k])
+    _weigh(arrow, problem, k, labels[k], _score(shard, problem, step)[k])
     return arrow.sweep(np.zeros((0, 0)), w_global, np.zeros((arrow.slots, w_global.shape[1])))[0]
 
 
@@ -179,32 +188,51 @@ def solve(
     n_jobs: int = 1,
     progress: str | None = None,
     each: OverShards = over_shards,
+    go_on: bool = False,
 ) -> list[F64]:
-    """The global model of every output; the local models are written beside their shards."""
+    """The global model of every output; the local models are written beside their shards.
+
+    With `go_on`, what shards had added up before this was killed is not added up again.
+    """
     outputs = range(len(problem.variances))
     w_global = [np.zeros(len(problem.groups.of_global)) for _ in outputs]
-    told = None if progress is None else f"{progress}: what clients share"
-    sums = reduce(_plus, each(partial(begin, problem=problem), shards, n_jobs, told))
-    for _ in range(1 if problem.squared else MOST_STEPS):
+    numbers = count()
 
-        def sent(x: F64, k: int) -> F64:
-            part = partial(send, problem=problem, k=k, w_global=x)
-            more = None if progress is None else f"{progress}: one step of many"
-            return np.asarray(sum(each(part, shards, n_jobs, more)))
+    def total(work: Callable[[Shard], T], plus: Callable[[T, T], T], what: str) -> T:
+        told = None if progress is None else f"{progress}: {what}"
+
+        def add(work: Callable[[Shard], T]) -> T:
+            added: T = reduce(plus, each(work, shards, n_jobs, told))
+            return added
+
+        if not go_on:
+            return add(work)
+        name = f"pass{next(numbers)}"
+        once = partial(_kept_of_shard, work=work, name=name)
+        added = kept(shards[0].folder / name, partial(add, once))
+        for shard in shards:
+            shard.path(name).unlink(missing_ok=True)
+        return added
+
+    sums = total(partial(begin, problem=problem), _plus, "what clients share")
+    for step in range(1 if problem.squared else MOST_STEPS):
+
+        def sent(x: F64, k: int, step: int = step) -> F64:
+            part = partial(send, problem=problem, step=step, k=k, w_global=x)
+            return total(part, np.add, "one step of many")
 
         w_global = [
             solve_shared(problem, k, sums[k], w_global[k], partial(sent, k=k)) for k in outputs
         ]
-        told = None if progress is None else f"{progress}: clients' own"
-        step = partial(advance, problem=problem, w_global=w_global)
-        done = Advance(0.0, [])
-        for one in each(step, shards, n_jobs, told):
-            both = _plus(done.sums, one.sums) if done.sums else one.sums
-            done = Advance(max(done.change, one.change), both)
-        sums = done.sums
-        if done.change < CLOSE:
+        own = partial(advance, problem=problem, step=step, w_global=w_global)
+        change, sums = total(own, Advance.plus, "clients' own")
+        if change < CLOSE:
             break
     return w_global
+
+
+def _kept_of_shard(shard: Shard, work: Callable[[Shard], T], name: str) -> T:
+    return kept(shard.path(name), partial(work, shard))
 
 
 def as_state(w_global: Sequence[F64]) -> GlobalState:
@@ -250,13 +278,17 @@ def _sums(arrow: Arrow, problem: BayesProblem, k: int, target: F64, weight: F64)
     return SharedSums(float(weight.sum()), arrow.diagonal, arrow.condensed(), right)
 
 
-def _score(shard: Shard, problem: BayesProblem) -> F64:
-    """The score of every row of a shard, in the order of an arrow."""
+def _score(shard: Shard, problem: BayesProblem, step: int) -> F64:
+    """The score of every row of a shard before a step, in the order of an arrow."""
     if problem.squared:
         return np.zeros((len(problem.variances), shard.rows))
-    return np.asarray(np.load(shard.path("score"), allow_pickle=False))
+    return np.asarray(np.load(_scores(shard, step), allow_pickle=False))
 
 
-def _keep_score(shard: Shard, score: F64) -> None:
-    with whole_file(shard.path("score")) as file:
+def _keep_score(shard: Shard, step: int, score: F64) -> None:
+    with whole_file(_scores(shard, step)) as file:
         np.save(file, score, allow_pickle=False)
+
+
+def _scores(shard: Shard, step: int) -> Path:
+    return shard.path(f"score{step % 2}")

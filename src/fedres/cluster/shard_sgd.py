@@ -11,17 +11,24 @@ and elsewhere. With one shard, or in turns, both give the same bits.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedres.cluster.local_parts import GlobalState, read_part, write_part
+from fedres.cluster.local_parts import (
+    GlobalState,
+    messages_known,
+    read_global,
+    read_part,
+    write_part,
+)
 from fedres.cluster.over_shards import over_shards
 from fedres.cluster.shards import Shard
 from fedres.core.files import whole_file
 from fedres.core.primitives import View
-from fedres.core.types import F32
+from fedres.core.types import F32, I32
 from fedres.tables.encoder import Encoder
 from fedres.tables.online_models import ModelShape, OnlineModels, StreamRows
 from fedres.tables.sgd_tuning import ANNEALED, Trial
@@ -83,21 +90,20 @@ def open_shard(shard: Shard, problem: SgdProblem, global_: GlobalState) -> OpenS
     return OpenShard(models, rows, y, clients)
 
 
-def close_shard(shard: Shard, opened: OpenShard) -> GlobalState:
-    """Write the local models, and return the global one."""
-    models = opened.models
-    write_part(shard, models.pack(opened.clients)[1])
-    return GlobalState(models.w_global, models.squares_global)
-
-
 def learn_shard(
-    shard: Shard, problem: SgdProblem, global_: GlobalState, eta: float, rng: Any
+    shard: Shard, problem: SgdProblem, global_: GlobalState, eta: float, order: I32, turn: int = 0
 ) -> GlobalState:
-    """One pass over the rows of a shard, in an order of chance; the global model afterwards."""
+    """One pass over the rows of a shard, in some order; the global model afterwards.
+
+    It is written together with the local ones, and how many turns of shards they know of.
+    """
     opened = open_shard(shard, problem, global_)
-    opened.models.settings = problem.shape._replace(eta=eta)
-    opened.models.learn(opened.rows, opened.y, rng.permutation(opened.rows.total).astype(np.int32))
-    return close_shard(shard, opened)
+    models = opened.models
+    models.settings = problem.shape._replace(eta=eta)
+    models.learn(opened.rows, opened.y, order)
+    global_ = GlobalState(models.w_global, models.squares_global)
+    write_part(shard, models.pack(opened.clients)[1], turn + 1, global_)
+    return global_
 
 
 def train(
@@ -106,15 +112,24 @@ def train(
     best: Trial,
     rng: Any,
     progress: str | None = None,
+    go_on: bool = False,
 ) -> GlobalState:
-    """All passes; the global model afterwards, and local models beside their shards."""
-    global_ = new_global(problem)
-    forget_models(shards)
+    """All passes; the global model afterwards, and local models beside their shards.
+
+    With `go_on`, turns of shards that were finished before this was killed are not taken again.
+    """
+    if not go_on:
+        forget_models(shards)
+    newest = max(shards, key=messages_known)
+    global_, known = read_global(newest) or new_global(problem), messages_known(newest)
+    turns = count()
     for number, (eta, ordered) in enumerate(passes(shards, best, rng), 1):
 
         def learn(shard: Shard, eta: float = eta) -> None:
             nonlocal global_
-            global_ = learn_shard(shard, problem, global_, eta, rng)
+            turn, order = next(turns), rng.permutation(shard.rows).astype(np.int32)
+            if turn >= known:
+                global_ = learn_shard(shard, problem, global_, eta, order, turn)
 
         told = None if progress is None else f"{progress}: pass {number} of {count_passes(best)}"
         for _ in over_shards(learn, ordered, 1, told):

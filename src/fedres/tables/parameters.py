@@ -120,7 +120,7 @@ class Parameters(BaseEstimator, ABC):  # type: ignore[misc]
                 "row by row from the start"
             )
 
-    def _chosen_solver(self, data: Encoded) -> str:
+    def _chosen_solver(self, data: Encoded | None) -> str:
         """What ``auto`` stands for: options of ``sgd`` ask for it."""
         given = [name for name in ("eta", "shrinkage", "passes") if getattr(self, name) is not None]
         chosen = self.solver
