@@ -2,8 +2,8 @@
 
 import importlib
 import json
-import re
 import pickle
+import re
 import subprocess
 import sys
 from copy import deepcopy
