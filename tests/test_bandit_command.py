@@ -73,10 +73,11 @@ def test_the_table_the_verdict_and_where_the_report_is(tmp_path, monkeypatch):
 
 def test_json_has_every_policy_and_method_and_no_file_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = json.loads(run(*TINY, "--policy", "softmax,epsilon-greedy", "--json", "--jobs", 1))
+    found = json.loads(run(*TINY, "--policy", "softmax,linucb", "--json", "--jobs", 1))
     cells = [(one["policy"], one["method"]) for one in found["results"]]
-    assert cells == [(p, m) for p in ("softmax", "epsilon-greedy") for m in SGD_METHODS]
+    assert cells == [(p, m) for p in ("softmax", "linucb") for m in SGD_METHODS]
     for one in found["results"]:
+        assert (one["eta"] is None) == (one["policy"] == "linucb")  # second-order: no steps
         assert one["reward"] == pytest.approx(np.mean(one["reward_per_seed"]))
         assert one["reward_curve"][-1] == pytest.approx(one["reward"])
         assert one["regret_curve"][-1] == pytest.approx(one["regret"])

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fedres.bandits.catalogue import Catalogue
 from fedres.bandits.environments import Environment
 from fedres.bandits.multiclass import Multiclass
-from fedres.bandits.policies import EpsilonGreedy, Greedy, Policy, Softmax, SquareCB
+from fedres.bandits.policies import EpsilonGreedy, Greedy, LinUCB, Policy, Softmax, SquareCB
 from fedres.core import theory
 from fedres.simulation.dataset import load_data
 
@@ -16,6 +16,7 @@ POLICIES: Mapping[str, Policy] = {
     "squarecb": SquareCB(),
     "softmax": Softmax(temperature=0.05),
     "greedy": Greedy(),
+    "linucb": LinUCB(),
 }
 
 # What writes logs to try: often enough at random for any other policy to be judged by them.

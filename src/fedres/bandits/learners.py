@@ -20,6 +20,18 @@ def check_errors(policy: Policy, step: Learner) -> None:
         raise ValueError(f"{policy} needs the standard errors of scores: give step=Ridge()")
 
 
+def step_for(policy: Policy) -> Learner:
+    """What a policy can do with, as it comes.
+
+    Examples
+    --------
+    >>> from fedres.bandits.policies import Greedy, LinUCB
+    >>> step_for(LinUCB()), step_for(Greedy()) == STEP
+    (Ridge(penalty=1.0, diagonal=False), True)
+    """
+    return Ridge() if policy.needs_errors else STEP
+
+
 def new_client(step: Learner, global_: int, local: int, client: int) -> Client | RidgeClient:
     """A client with so many features of each view."""
     if isinstance(step, Ridge):

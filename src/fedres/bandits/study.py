@@ -12,6 +12,7 @@ from fedres.bandits.by_name import SYNTHETIC, Maker, choose_policies, environmen
 from fedres.bandits.policies import Policy
 from fedres.bandits.replayed_rows import Replay
 from fedres.bandits.simulator import BanditRun, simulate_bandit
+from fedres.core.ridge import Ridge
 from fedres.core.steps import Adaptive
 from fedres.core.types import F64, I64
 from fedres.simulation.intervals import Interval, interval, or_none
@@ -33,15 +34,27 @@ Cell = tuple[str, Method]  # a policy by name, and a method
 
 
 class Steps(NamedTuple):
-    """Step sizes of the server, and of the clients of FedRes; with other methods they are one."""
+    """Step sizes of the server, and of the clients of FedRes; with other methods they are one.
 
-    eta: float
-    local_eta: float
+    None where a policy asks for second-order models, which take no steps.
+    """
+
+    eta: float | None
+    local_eta: float | None
 
     def options(self) -> dict[str, Any]:
         """How `simulate_bandit` takes them."""
-        step, local_step = (Adaptive(eta, clip=False) for eta in self)
+        step, local_step = (Ridge() if eta is None else Adaptive(eta, clip=False) for eta in self)
         return {"step": step, "local_step": local_step}
+
+
+def grid_of(policy: Policy, method: Method) -> list[Steps]:
+    """Step sizes to choose from."""
+    if policy.needs_errors:
+        return [Steps(None, None)]
+    if method == "fedres":
+        return [Steps(*pair) for pair in product(ETAS, LOCAL_ETAS)]
+    return [Steps(eta, eta) for eta in ETAS]
 
 
 class Curves(NamedTuple):
@@ -174,7 +187,8 @@ def study(
 ) -> Study:
     """Run policies with all three methods on the same decisions, one environment a seed.
 
-    Every policy and method takes the step sizes of a grid that earn most on two other seeds. Data
+    Every policy and method takes the step sizes of a grid that earn most on two other seeds;
+    ``"linucb"`` has second-order models, `fedres.bandits.Ridge`, as they come. Data
     are those of `environments`, or a name and a `Replay`, of whose clients each seed draws some;
     policies are those of `choose_policies`; clients, delays and rounds are as in
     `simulate_bandit`. There are at most five seeds for regret against P and delay.
@@ -195,7 +209,9 @@ def study(
     with working("loading compiled code (the first time, compiling it)", progress):
         first = make(clients, 0)
         chosen = choose_policies(policies, explore_every, rounds, clients, first.most)
-        simulate_bandit(first, next(iter(chosen.values())), rounds=1)
+        for policy in chosen.values():
+            steps = grid_of(policy, "fedres")[0]
+            simulate_bandit(first, policy, rounds=1, **steps.options())
 
     cells = list(product(chosen, SGD_METHODS))
     play = partial(simulate_bandit, reward_delay=reward_delay, rounds=rounds)
@@ -261,13 +277,8 @@ def _tune(
 ) -> dict[Cell, tuple[Steps, float]]:
     """The step sizes that earn most, for every policy and method, and what they earn."""
     worlds = [make(clients, seed) for seed in TUNING_SEEDS]
-    grids = {
-        method: [Steps(*pair) for pair in product(ETAS, LOCAL_ETAS)]
-        if method == "fedres"
-        else [Steps(eta, eta) for eta in ETAS]
-        for method in SGD_METHODS
-    }
-    jobs = [(cell, steps) for cell in cells for steps in grids[cell[1]]]
+    grids = {cell: grid_of(policies[cell[0]], cell[1]) for cell in cells}
+    jobs = [(cell, steps) for cell in cells for steps in grids[cell]]
 
     def earn(cell: Cell, steps: Steps) -> float:
         runs = [
@@ -278,5 +289,5 @@ def _tune(
 
     found = run_all([partial(earn, *job) for job in jobs], n_jobs, progress)
     earned = dict(zip(jobs, found, strict=True))
-    best = {cell: max(grids[cell[1]], key=lambda one: earned[cell, one]) for cell in cells}
+    best = {cell: max(grids[cell], key=lambda one: earned[cell, one]) for cell in cells}
     return {cell: (steps, earned[cell, steps]) for cell, steps in best.items()}

@@ -25,7 +25,7 @@ def bandit(
     context: typer.Context,
     data: Annotated[str, typer.Option(help="A data set by name, or synthetic.")] = "digits",
     policy: Annotated[
-        str, typer.Option(help="Of epsilon-greedy, squarecb, softmax, greedy; with commas.")
+        str, typer.Option(help="Of epsilon-greedy, squarecb, softmax, greedy, linucb; with commas.")
     ] = "epsilon-greedy,squarecb,softmax",
     clients: Annotated[int, typer.Option(help="Number of clients.")] = 50,
     delay: Annotated[int, typer.Option(help="Round-trip delay of messages in rounds.")] = 20,
@@ -161,6 +161,7 @@ def _refuse_given(context: typer.Context, names: Container[str], why: str) -> No
 def _evaluate(log: Path, policies: "dict[str, Policy]", json: bool) -> None:
     from itertools import product
 
+    from fedres.bandits.learners import step_for
     from fedres.bandits.logs import read_events
     from fedres.bandits.targets import evaluate_log
     from fedres.simulation.parallel import with_bar, working
@@ -172,7 +173,7 @@ def _evaluate(log: Path, policies: "dict[str, Policy]", json: bool) -> None:
         raise ValueError(f"{log} has no events: log some decisions first")
     cells = list(product(policies, SGD_METHODS))
     found = {
-        (name, method): evaluate_log(events, policies[name], method)
+        (name, method): evaluate_log(events, policies[name], method, step_for(policies[name]))
         for name, method in with_bar(cells, len(cells), "replaying")
     }
     if not json:
