@@ -282,7 +282,8 @@ def certificate(folder):
     return Tls(folder / "ca.crt", folder / "server.pem", folder / "server.key")
 
 
-def test_the_simulation_runtime_runs_the_same_app(tmp_path):
+def test_the_simulation_runtime_runs_the_same_app_on_a_ray_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # where there is none
     settings = make_app(tmp_path)
     tables = {f"client-{k}": pd.read_csv(tmp_path / f"clinic-{k}.csv") for k in range(3)}
     frames = [table.assign(clinic=name) for name, table in tables.items()]

@@ -16,6 +16,8 @@ ENVIRONMENT = {
     # Ray would listen on every interface otherwise.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # Flower's simulation would join a Ray that others have on this machine, and end with it.
+    "RAY_ADDRESS": "local",
 }
 
 
