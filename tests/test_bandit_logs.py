@@ -205,6 +205,12 @@ def test_a_broken_line_is_told_with_its_number(change, message, tmp_path):
         next(events)
 
 
+def test_an_event_that_could_not_be_read_again_is_not_made():
+    x = np.float32([[1.0], [2.0]])
+    with pytest.raises(ValueError, match="its reward is inf"):
+        Event("anna", 1, x, x, 0, np.array([0.5, 0.5]), np.inf)
+
+
 def test_a_line_without_a_field_is_told(tmp_path):
     path = tmp_path / "events.jsonl"
     path.write_text('{"client": 0, "id": 1}\n[]\n')

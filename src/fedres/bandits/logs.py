@@ -23,6 +23,7 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii as _quoted
+from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -85,6 +86,8 @@ class Event:
             object.__setattr__(self, "turn", self.id)
         if type(self.turn) is not int or self.turn < 1:
             raise ValueError(f"its turn is {self.turn!r}, not a whole number from 1")
+        if self.reward is not None and not isfinite(self.reward):
+            raise ValueError(f"its reward is {self.reward!r}, which is no number to learn from")
 
     @property
     def probability(self) -> float:
@@ -145,7 +148,7 @@ class Event:
                 raise ValueError(f"its {name} is {value!r}, neither a whole number nor a name")
         if probabilities[action] == 0:
             raise ValueError(f"its action {action} was chosen with probability 0")
-        if reward is not None and not (type(reward) in (int, float) and np.isfinite(reward)):
+        if reward is not None and type(reward) not in (int, float):
             raise ValueError(f"its reward is {reward!r}, neither a number nor null")
         earned = None if reward is None else float(reward)
         expired = bool(fields.get("expired", False))
