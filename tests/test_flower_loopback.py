@@ -134,7 +134,7 @@ def test_killed_nodes_and_a_killed_server_lose_nothing_and_count_nothing_twice(t
     )
     for name, memory in memories.items():
         np.testing.assert_allclose(clients[name].local.weights, memory.local.weights, atol=1e-3)
-    # How late each was is read off the clocks of no process.
+    # How late each was depends on the machine; none met a model older than its own.
     assert all(line["made"] > line["made_with"] for line in lines if "lag" in line)
 
     # What is left behind predicts without any server.
@@ -143,6 +143,9 @@ def test_killed_nodes_and_a_killed_server_lose_nothing_and_count_nothing_twice(t
     assert personal.clients_ == ["clinic-0"]
     assert model.clients_ == []
     assert set(personal.predict(table.drop(columns="ill"))) == {"yes", "no"}
+    # Of which version its global model is depends on the machine; that it is one of them does not.
+    ours = personal.global_model_.weights
+    assert any(np.allclose(one.weights[:-1], ours, atol=1e-3) for one in published)
     page = write_report(tmp_path / "run", settings).read_text()
     assert "clinic-2" in page
     assert "Measured delays" in page
