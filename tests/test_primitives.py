@@ -1,21 +1,16 @@
 """The NumPy primitives and the compiled ones give the same bits, whatever the lengths of rows."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fedres.core import compiled as compiling
-from fedres.core import elementary, losses, primitives, schedule, sgd
-from fedres.core.clock import play
+from fedres.core import elementary, primitives
 from fedres.core.compiled import compiled
 from fedres.core.primitives import Models, View
-from fedres.core.sgd import Linear, One, new_models
-from fedres.simulation import dealing
-from fedres.simulation.dealing import Deck
+from fedres.core.sgd import new_models
 
 ROWS, CLIENTS, BLOCKS = 4, 2, 2
 
@@ -183,10 +178,3 @@ def test_power(base, exponent):
     found = elementary.power(base, exponent)
     assert found == pytest.approx(base**exponent, rel=1e-14, abs=0)
     assert found == compiled(elementary.power)(base, exponent)
-
-
-def test_machine_code_is_kept_under_all_the_source_it_was_made_of():
-    twin = compiling._twin(play, (Deck, Linear, One), False).py_func
-    files = set(compiling._sources(twin))
-    for module in (sgd, losses, schedule, dealing, elementary, primitives, compiling):
-        assert Path(module.__file__).read_bytes() in files

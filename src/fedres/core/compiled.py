@@ -6,7 +6,10 @@ one of `functools.singledispatch`, to the version for one of these kinds. The re
 function itself, called without any of this.
 
 numba's disk cache watches only the file of the function that is called, so twins close over a
-digest of the files of all that they call: they are compiled anew when one of these changes.
+digest of the files of all that they call: they are compiled anew when one of these changes. In it
+functions of one name are taken for each other when different processes compiled them, so a twin's
+name says what it is the twin of, and for which kinds; and processes take turns, because one index
+written by two may lead to the wrong function.
 """
 
 from collections.abc import Callable
@@ -17,6 +20,7 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
@@ -61,12 +65,26 @@ def compiled(function: Callable[..., Any], *kinds: type, allocates: bool = False
     """
     options = OPTIONS | {"_nrt": allocates}
     twin = _twin(function, kinds, allocates)
-    names = (function.__qualname__, *(kind.__qualname__ for kind in kinds))
-    entry = _entry(digest(*(text.encode() for text in names), *_sources(twin.py_func)))
+    entry = _entry(digest(bytes([allocates]), *_sources(twin.py_func)))
     bound = FunctionType(
         entry.__code__, {"__name__": __name__, "called": twin}, closure=entry.__closure__
     )
-    return njit(cache=True, **options)(bound)
+    bound.__qualname__ = f"{function.__module__}.{twin.py_func.__qualname__}"
+    dispatcher = njit(cache=True, **options)(bound)
+    dispatcher.compile = _by_turns(dispatcher)
+    return dispatcher
+
+
+def _by_turns(dispatcher: Any) -> Callable[..., Any]:
+    """Load or compile for some types of arguments while no other process does."""
+    compile_ = dispatcher.compile
+    turn = FileLock(Path(dispatcher.stats.cache_path) / f"{dispatcher.__qualname__}.lock")
+
+    def compile_alone(signature: Any) -> Any:
+        with turn:
+            return compile_(signature)
+
+    return compile_alone
 
 
 def _entry(key: str) -> FunctionType:
@@ -110,7 +128,10 @@ def _twin(function: Any, kinds: tuple[type, ...], allocates: bool) -> Any:
         ours = isinstance(value, FunctionType) and value.__module__.startswith("fedres.")
         bound[name] = _twin(value, kinds, allocates) if ours else value
     options = INNER | {"_nrt": allocates}
-    return njit(forceinline=laid_out, **options)(FunctionType(function.__code__, bound))
+    twin = FunctionType(function.__code__, bound)
+    line = f"{function.__qualname__}-{function.__code__.co_firstlineno}"
+    twin.__qualname__ = "-".join((line, *(kind.__qualname__ for kind in kinds)))
+    return njit(forceinline=laid_out, **options)(twin)
 
 
 def _instead_of(primitive: Callable[..., Any]) -> Any:
