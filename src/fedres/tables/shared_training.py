@@ -50,8 +50,8 @@ from fedres.tables.shared_models import (
 from fedres.tables.weight_groups import Groups
 
 FOLDS = 3
-MOST_ROWS = 30_000  # tell the number of steps and the variances well enough
-MOST_STEPS, PATIENCE = 40, 2  # steps of trees; those without a gain that end them
+MOST_ROWS = 20_000  # tell the number of steps and the variances well enough
+MOST_STEPS = 40  # of trees; the first without a gain ends them
 GAIN = 1e-3  # share of the loss that counts as a gain
 TURNS = 3  # of a model that is fitted anew each time
 CLOSE = 1e-2  # change of variances that ends the search for them
@@ -230,7 +230,7 @@ def _take_course(
         loss = float(row_losses(labels, predicted).mean())
         if not step or loss < (1 - GAIN) * losses["trees"]:
             losses["trees"], steps, best = loss, step, unseen_score.copy()
-        elif step - steps >= PATIENCE:
+        else:
             break
     rest = rest._replace(offset=_unsorted(arrow, labels.offset + best))
     variances = find_variances(shape, rest, groups, k, seed, CLOSE, variances)
