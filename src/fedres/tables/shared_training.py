@@ -50,7 +50,7 @@ from fedres.tables.shared_models import (
 from fedres.tables.weight_groups import Groups
 
 FOLDS = 3
-MOST_ROWS = 20_000  # tell the number of steps and the variances well enough
+MOST_ROWS = 15_000  # tell the number of steps and the variances well enough
 MOST_STEPS = 40  # of trees; the first without a gain ends them
 GAIN = 1e-3  # share of the loss that counts as a gain
 TURNS = 3  # of a model that is fitted anew each time
