@@ -1,12 +1,15 @@
 """What one process compiled, others load: the right function, whoever compiles at the same time.
 
-Run as a script it calls the compiled twin of `one_way_or_another` for each kind that is named.
+Run as a script it calls the compiled twin of `one_way_or_another` for each kind that is named, in
+a process that it forks when it has the twins.
 """
 
 import json
 import os
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from functools import singledispatch
+from multiprocessing import get_context
 from pathlib import Path
 from subprocess import PIPE, Popen
 
@@ -92,12 +95,17 @@ def test_it_is_kept_under_all_the_source_that_it_was_made_of():
         assert Path(module.__file__).read_bytes() in files
 
 
+def call_twins():
+    return {
+        name: [twin(np.arange(4.0)), sum(twin.stats.cache_hits.values())]
+        for name, twin in twins.items()
+    }
+
+
 if __name__ == "__main__":
     ours = [one_way_or_another, sum_of_changed, changed, *changed.registry.values()]
     for function in ours:
         function.__module__ = "fedres.core.sgd"  # one that numba finds again when it loads
-    found = {}
-    for name in sys.argv[1:]:
-        twin = compiled(one_way_or_another, globals()[name])
-        found[name] = [twin(np.arange(4.0)), sum(twin.stats.cache_hits.values())]
-    print(json.dumps(found))
+    twins = {name: compiled(one_way_or_another, globals()[name]) for name in sys.argv[1:]}
+    with ProcessPoolExecutor(1, get_context("fork")) as pool:
+        print(json.dumps(pool.submit(call_twins).result()))

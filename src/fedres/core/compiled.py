@@ -78,10 +78,10 @@ def compiled(function: Callable[..., Any], *kinds: type, allocates: bool = False
 def _by_turns(dispatcher: Any) -> Callable[..., Any]:
     """Load or compile for some types of arguments while no other process does."""
     compile_ = dispatcher.compile
-    turn = FileLock(Path(dispatcher.stats.cache_path) / f"{dispatcher.__qualname__}.lock")
+    path = Path(dispatcher.stats.cache_path) / f"{dispatcher.__qualname__}.lock"
 
     def compile_alone(signature: Any) -> Any:
-        with turn:
+        with FileLock(path):  # made here, as a forked process may not use its parent's
             return compile_(signature)
 
     return compile_alone
