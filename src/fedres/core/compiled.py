@@ -28,6 +28,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 
 from fedres.core import primitives
+from fedres.core.compiled_parts import PartCompiler
 from fedres.core.primitives import LANES, NOTHING, SHORTER
 from fedres.core.source import digest
 
@@ -36,7 +37,11 @@ from fedres.core.source import digest
 # reference is counted, which took two thirds of the time.
 OPTIONS: Any = {"nogil": True, "error_model": "numpy", "_nrt": False}
 # What only compiled code calls needs no way in from Python, which takes longer to compile than it.
-INNER: Any = OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+INNER: Any = OPTIONS | {
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+    "pipeline_class": PartCompiler,
+}
 
 # An unsigned index need not be tested for counting from the end.
 U = np.uint64
