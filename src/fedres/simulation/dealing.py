@@ -87,16 +87,19 @@ def shuffle_rows(order: I32, first: int, last: int, seed: int, client: int, epoc
         order[one], order[other] = order[other], order[one]
 
 
-def deal_all(row_start: I64, first: I64, shuffle: bool, seed: int, dealt: I64) -> None:
-    """Rows that clients see, pass after pass: client i those in dealt[first[i]:first[i + 1]]."""
-    order = np.empty(np.diff(row_start).max(), np.int32)
+def deal_all(row_start: I64, first: I64, shuffle: bool, seed: int, order: I32, dealt: I64) -> None:
+    """Rows that clients see, pass after pass: client i those in dealt[first[i]:first[i + 1]].
+
+    `order` has room for the rows of one client.
+    """
     for i in range(len(row_start) - 1):
         rows = row_start[i + 1] - row_start[i]
         for k in range(rows):
             order[k] = k
-        for epoch, begun in enumerate(range(first[i], first[i + 1], rows)):
+        for epoch in range(-((first[i] - first[i + 1]) // rows)):
             if shuffle:
                 shuffle_rows(order, 0, rows, seed, i, epoch)
+            begun = first[i] + epoch * rows
             for c in range(begun, min(begun + rows, first[i + 1])):
                 dealt[c] = row_start[i] + order[c - begun]
 

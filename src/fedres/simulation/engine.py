@@ -11,7 +11,7 @@ from fedres.core.delays import Delay, as_delay
 from fedres.core.erm import ErmRule
 from fedres.core.losses import SQUARED, Loss, PairLoss, joint_loss
 from fedres.core.participation import Participation
-from fedres.core.sgd import Alignment, Many, One, Play, new_flight
+from fedres.core.sgd import Alignment, Play, new_flight
 from fedres.core.steps import Step
 from fedres.core.types import F32
 from fedres.simulation.dealing import NOT_KEPT, Deck, new_deck
@@ -170,7 +170,7 @@ def _play(
         sides = ErmSides(federation, settings, settings.options)
     else:
         sides = SgdSides(federation, settings, settings.options)
-    rows, clients, batch = federation.train, len(federation.clients), settings.batch
+    rows, clients = federation.train, len(federation.clients)
     turns, total = settings.turns(federation), settings.total(federation)
     path = np.zeros((turns + 1 if settings.keep_path else 0, len(sides.begin_global)), np.float32)
     path[:1] = sides.begin_global
@@ -186,8 +186,8 @@ def _play(
         alone=sides.xl.width == 0,
         labels=labels,
     )
-    flight = new_flight(sides.plan.depth, clients, batch, sides.dtype)
-    kinds = (Deck, *sides.kinds, One if batch == 1 else Many)
+    flight = new_flight(sides.plan.depth, clients, settings.batch, sides.dtype, sides.samples)
+    kinds = (Deck, *sides.kinds, type(flight.samples))
     play = compile_(clock.play, *kinds, allocates=sides.allocates)
     began = perf_counter()
     with np.errstate(all="ignore"):  # a run may diverge, and shuffles overflow on purpose

@@ -8,7 +8,7 @@ from fedres.core.erm import ErmRule, EverySample, Minimiser, PlayRule, Sums
 from fedres.core.losses import SQUARED
 from fedres.core.messages import Ledger
 from fedres.core.primitives import View
-from fedres.core.sgd import Terms
+from fedres.core.sgd import Many, Terms
 from fedres.core.types import F32, F64, I64
 from fedres.core.views import client_rows, is_sparse
 from fedres.simulation.federation import Federation, Rows
@@ -39,6 +39,8 @@ class ErmSides:
         self.packed = any(view.sparse for view in views)
         self.stored = np.sum([_stored(view, rows, self.packed) for view in views], axis=0)
         self.kinds: tuple[type, ...] = (Minimiser, Sums)
+        # Beside a solve, a loop over one sample is nothing: not worth a kernel of its own.
+        self.samples = Many(settings.batch, np.zeros(self.plan.depth * clients, np.int32))
         self._begin(self.plan.depth * clients)
 
     def _begin(self, places: int) -> None:

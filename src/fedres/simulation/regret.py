@@ -77,7 +77,8 @@ def rows_seen(federation: Federation, settings: Settings) -> I64:
     each = settings.seen(federation)
     first = np.concatenate([[0], np.cumsum(each)])
     dealt = np.empty(first[-1], np.int64)
-    compiled(deal_all, allocates=True)(start, first, settings.shuffle, settings.seed, dealt)
+    order = np.empty(counts.max(), np.int32)
+    compiled(deal_all)(start, first, settings.shuffle, settings.seed, order, dealt)
     present = settings.present(federation)
     if settings.cycle and present is None:
         return dealt.reshape(len(counts), total)

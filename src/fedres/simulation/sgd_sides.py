@@ -22,6 +22,7 @@ class SgdSides:
     """What the clock needs, and what a run of it left behind."""
 
     kinds: tuple[type, ...] = (Linear,)
+    samples = None
     allocates = False
     dtype = np.float32
 

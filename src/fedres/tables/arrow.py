@@ -225,7 +225,9 @@ class Arrow:
             self.weight,
             self.ridge_local,
             target,
-            w_global,
+            np.require(
+                w_global, requirements="W"
+            ),  # read-only ones are another type to the compiler
             w_local,
             out,
             own,

@@ -131,7 +131,7 @@ class MixedModels(OnlineModels):
             for k in range(self.outputs):
                 mixture = self._mixture(self.trust[k][..., who], self.labels[k, who])
                 predicted = np.empty(grid.size, np.float32)
-                cells = said[k][:, grid.ravel()], y[k, grid.ravel()], predicted
+                cells = said[k].take(grid.ravel(), axis=1), y[k, grid.ravel()], predicted
                 compiled(mix, allocates=True)(mixture, *cells)
                 out[k, grid.ravel()] = predicted
                 self.trust[k][..., who] = mixture.staying, mixture.moving

@@ -288,7 +288,7 @@ class Posterior:
 
     def _prior(self) -> F64:
         """Variances of weights of local columns over the noise, (outputs, columns)."""
-        return np.asarray(self.variances[:, self.groups.of_local] / self.noise[:, None])
+        return np.asarray(self.variances.take(self.groups.of_local, axis=1) / self.noise[:, None])
 
     def _members(self, clients: int) -> tuple[Blocks, I32, I64]:
         """Slots of all clients one after another, and whose they are."""
