@@ -225,9 +225,7 @@ class Arrow:
             self.weight,
             self.ridge_local,
             target,
-            np.require(
-                w_global, requirements="W"
-            ),  # read-only ones are another type to the compiler
+            np.require(w_global, requirements="W"),  # if not, another type to the compiler
             w_local,
             out,
             own,
