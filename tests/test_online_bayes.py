@@ -71,14 +71,14 @@ def test_going_on_is_the_fit_to_all_rows_under_the_same_variances(method):
 @settings(max_examples=15)
 @given(st.integers(0, 1000), st.booleans(), st.sampled_from([1.0, 0.9]))
 def test_rows_one_by_one_are_rows_in_one_call(seed, wide, keep):
-    data = rows(120, seed=seed)
+    data = rows(90, seed=seed)
     with pytest.MonkeyPatch.context() as patch:
         if wide:
             patch.setattr(arrow, "WHOLE_ROOT", 0)
         one, many = (FedResRegressor(forgetting_factor=keep).fit(*part(data, 60)) for _ in range(2))
     assert one._posterior.is_whole != wide
-    many.partial_fit(*part(data, 60, 120))
-    for n in range(60, 120):
+    many.partial_fit(*part(data, 60, 90))
+    for n in range(60, 90):
         one.partial_fit(*part(data, n, n + 1))
     np.testing.assert_allclose(
         one.predict(data[0], data[2]), many.predict(data[0], data[2]), atol=1e-4
