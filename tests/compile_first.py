@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 HALVES = (
-    [("fedres-erm", 1), ("fedres", 1), ("bayes", 1), ("bandit", 1)],
-    [("fedres-erm", 3), ("fedres", 3), ("mixture", 1), ("stream", 1), ("ridge", 1)],
+    [("fedres-erm", 1), ("fedres", 1), ("mixture", 1), ("bayes", 1)],
+    [("fedres", 3), ("stream", 1), ("ridge", 1), ("bandit", 1)],
 )
 
 
