@@ -26,7 +26,7 @@ class _Part(JITCodeLibrary):
         return 0  # numba's word for a function without machine code
 
     @property
-    def codegen(self) -> Any:
+    def codegen(self) -> Any:  # whose `set_env` numba calls, and needs machine code for
         return self
 
     def set_env(self, *_: Any) -> None:
