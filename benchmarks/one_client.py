@@ -26,7 +26,7 @@ from fedres.cluster.fit_parts import ColumnRoles, prepare_parts, train_parts
 from fedres.cluster.local_parts import write_part
 from fedres.cluster.model_writer import write_model
 from fedres.cluster.shards import Shard
-from fedres.cluster.table_parts import TableParts
+from fedres.reading.table_files import TableFiles
 from scale import LOCAL, generate
 from storage import forget
 
@@ -41,7 +41,7 @@ def fitted(folder):
         one.mkdir()
     generate(events, 2000)
     prepared = prepare_parts(
-        TableParts.find(str(events)),
+        TableFiles.find(str(events)),
         ColumnRoles("user", "y"),
         parted,
         memory=2 * 10**9,

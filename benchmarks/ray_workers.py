@@ -29,7 +29,7 @@ from fedres.cluster import ray_bayes, ray_sgd, shard_bayes
 from fedres.cluster.fit_parts import ColumnRoles, prepare_parts, train_parts
 from fedres.cluster.ray_actors import count_workers
 from fedres.cluster.ray_backend import RayBackend
-from fedres.cluster.table_parts import TableParts
+from fedres.reading.table_files import TableFiles
 from fedres.tables.sgd_tuning import Trial
 from scale import generate
 
@@ -134,7 +134,7 @@ def main(rows):
         parted.mkdir()
         generate(events, rows)
         roles = ColumnRoles("user", "y")
-        parts = TableParts.find(str(events))
+        parts = TableFiles.find(str(events))
         prepared = prepare_parts(parts, roles, parted, memory=4 * 10**9, shards=SHARDS)
         for solver, kind in (("sgd", Sgd), ("bayes", Bayes)):
             capture = Capture(2)

@@ -29,7 +29,7 @@ from rich.table import Table
 from fedres.cluster import shard_bayes, shard_sgd
 from fedres.cluster.client_sample import some_rows
 from fedres.cluster.fit_parts import ColumnRoles, prepare_parts
-from fedres.cluster.table_parts import TableParts
+from fedres.reading.table_files import TableFiles
 from fedres.tables.arrow import Arrow
 from fedres.tables.empirical_bayes import find_all_variances, labels_of
 from fedres.tables.online_models import OnlineModels
@@ -104,7 +104,7 @@ def passes(events, folder):
     roles = ColumnRoles("user", "y")
     parameters = {"shared": "linear", "local_features": LOCAL.split(",")}
     prepared = prepare_parts(
-        TableParts.find(str(events)), roles, folder, memory=10**10, shards=4, parameters=parameters
+        TableFiles.find(str(events)), roles, folder, memory=10**10, shards=4, parameters=parameters
     )
     shards, model = prepared.shards, prepared.model
     rows = sum(shard.rows for shard in shards)

@@ -13,7 +13,7 @@ from fedres.cluster import shard_bayes, shard_sgd
 from fedres.cluster.fit_parts import ColumnRoles, fit_parts
 from fedres.cluster.memory import count_shards, parse_size
 from fedres.cluster.shards import Layout
-from fedres.cluster.table_parts import TableParts
+from fedres.reading.table_files import TableFiles
 from test_cluster import dying, events
 from test_table_commands import run
 
@@ -44,7 +44,7 @@ def folder(tmp_path_factory):
 def large(folder):
     """What is printed when the table is fitted in three shards."""
     found = fit_parts(
-        TableParts.find(str(folder / "parts"), ["code", "user"]),
+        TableFiles.find(str(folder / "parts"), ["code", "user"]),
         ColumnRoles("user", "y"),
         folder / "model",
         memory=2 * 10**9,
@@ -165,7 +165,7 @@ def test_a_fit_that_was_killed_goes_on(folder, tmp_path, monkeypatch, solver, la
 
     def fit(name):
         fit_parts(
-            TableParts.find(str(folder / "parts"), ["code", "user"]),
+            TableFiles.find(str(folder / "parts"), ["code", "user"]),
             ColumnRoles("user", label),
             tmp_path / name / "model",
             memory=2 * 10**9,
@@ -209,8 +209,8 @@ def fails(*arguments):
 def test_mistakes_are_told_in_a_sentence(folder, tmp_path):
     fit = ["--client", "user", "--label", "y", "--out", tmp_path / "model"]
     parts = folder / "parts"
-    assert "there are no files" in fails("fit", tmp_path / "none-*.parquet", *fit)
-    assert "there are no files" in fails("fit", tmp_path, *fit)
+    assert "there is no file" in fails("fit", tmp_path / "none-*.parquet", *fit)
+    assert "there is no file" in fails("fit", tmp_path, *fit)
     assert "no size of memory" in fails("fit", parts, *fit, "--memory", "much")
     assert "too little: give" in fails("fit", parts, *fit, "--memory", "100MB")
     assert "--shared trees needs all rows" in fails("fit", parts, *fit, "--shared", "trees")
@@ -218,8 +218,7 @@ def test_mistakes_are_told_in_a_sentence(folder, tmp_path):
     assert "both column 'y'" in fails("fit", parts, "--client", "y", *fit[2:])
     frame = pd.read_parquet(folder / "whole.parquet")
     for name, other, words in (
-        ("columns", frame.drop(columns="age"), "no column 'age'"),
-        ("kinds", frame.assign(age="old"), "of different kinds"),
+        ("kinds", frame.assign(age="old"), "in one file and string in another"),
         ("labels", frame.assign(y=[f"t{k}" for k in range(len(frame))]), "different texts"),
         ("clients", frame.assign(user=frame.user.where(frame.index > 0)), "for its client"),
         ("empty", frame[:0], "hold no rows"),
@@ -227,7 +226,7 @@ def test_mistakes_are_told_in_a_sentence(folder, tmp_path):
         part = tmp_path / name
         part.mkdir()
         other.to_parquet(part / "b.parquet")
-        if name in ("columns", "kinds"):
+        if name == "kinds":
             frame.to_parquet(part / "a.parquet")
         assert words in fails("fit", part, *fit)
     (tmp_path / "damaged").mkdir()

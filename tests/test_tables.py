@@ -209,7 +209,7 @@ def test_labels_are_as_given(tmp_path, labels):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", "", "cut short or damaged: "),
+        ("a.csv", "", "is empty: give a file with rows"),
         ("a.csv", "user,stars,day\n", "cut short or damaged: it holds no rows"),
         ("a.csv", "user,stars,day\n1,2\n", "cut short or damaged: .*Expected 3 columns, got 2"),
         ("a.csv", "0.5,2,3\n1,2,4\n", "its first line holds numbers, not the names"),
@@ -263,7 +263,7 @@ def test_what_is_wrong_is_said(tmp_path, name, text, message):
         ("1 qid:1 1:1\nnan qid:1 1:1\n", "row 2 has nan for its label"),
         ("1 qid:1 1:1\n2 qid:1 1:nan\n", "row 2 has a feature that is not finite"),
         ("1\n", "holds no rows of features"),
-        ("user,stars\n1,2\n", r"read as svmlight text\); tables end in .csv, .tsv"),
+        ("user stars\n1 2\n", r"read as svmlight text\); tables end in .csv, .tsv"),
     ],
 )
 def test_what_is_wrong_in_svmlight_is_said(tmp_path, text, message):
@@ -274,7 +274,7 @@ def test_what_is_wrong_in_svmlight_is_said(tmp_path, text, message):
 
 def test_there_is_no_such_file(tmp_path):
     for path in (tmp_path, tmp_path / "none.csv"):
-        with pytest.raises(ValueError, match=f"there is no file {path}: give a CSV"):
+        with pytest.raises(ValueError, match=f"there is no file {path}: give a table such as CSV"):
             read_table(path, client=None, label=None)
 
 

@@ -40,7 +40,7 @@ def bandit(
         typer.Option(help="epsilon-greedy explores once in so many rounds, or theory (Theorem 3)."),
     ] = None,
     table: Annotated[
-        Path | None,
+        str | None,
         typer.Option(help="A table of your own instead of --data.", rich_help_panel=PANEL),
     ] = None,
     client: Annotated[str | None, shared.CLIENT] = None,
@@ -117,7 +117,8 @@ def bandit(
 
         _refuse_given(context, {"data", "permute"}, "--table is a world of its own: leave {} out")
         columns = ReplayColumns(table, client, action, reward, categorical, local, global_, ignore)
-        source, again = (table.name, columns.world(offers, json)), columns.as_options(offers)
+        source = shared.short_name(table), columns.world(offers, json)
+        again = columns.as_options(offers)
     else:
         _refuse_given(context, TABLE, "{} is for --table: give that, too")
     result = study(

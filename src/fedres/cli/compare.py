@@ -72,12 +72,12 @@ def compare(
         columns = shared.ColumnOptions(
             client, label, time, categorical, local, global_, ignore, item
         )
-        rows = columns.read(Path(data))
+        rows = columns.read(data)
         model = columns.estimator(rows.y, task, solver, shared_, seed, latent)
         with shared.quiet():
             readings = shared.how_columns_are_read(rows, model, json)
             found: Any = run(rows, model=model, seed=seed, progress=True)
-        shared.show(found, Path(data), report, json, readings)
+        shared.show(found, data, report, json, readings)
         return
     result: Any = run(
         data,

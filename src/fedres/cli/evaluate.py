@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def evaluate(
     model: Annotated[Path, shared.MODEL],
-    table: Annotated[Path, typer.Argument(help="New rows with labels.")],
+    table: Annotated[str, typer.Argument(help="New rows with labels.")],
     memory: Annotated[str | None, shared.MEMORY] = None,
     json: Annotated[bool, shared.JSON] = False,
 ) -> None:
@@ -38,11 +38,10 @@ def evaluate(
         print(f"{name.replace('_', ' '):15}", f"{value:,}" if name in COUNTS else f"{value:.4g}")
 
 
-def _of_table(model: Path, table: Path) -> dict[str, float]:
+def _of_table(model: Path, table: str) -> dict[str, float]:
     import numpy as np
 
     from fedres.tables.read_table import read_table
-    from fedres.tables.table_files import shown
 
     loaded = shared.open_model(model)
     columns = _columns(model, loaded)
@@ -58,28 +57,24 @@ def _of_table(model: Path, table: Path) -> dict[str, float]:
     ids = [] if rows.client is None else rows.client.tolist()
     unseen = {*ids} - {*loaded.clients_, None}
     counts = dict(zip(COUNTS, (len(rows), len(unseen)), strict=True))
-    return {**_metrics(loaded, shown(table), rows, columns["label"]), **counts}
+    return {**_metrics(loaded, shared.shown(table), rows, columns["label"]), **counts}
 
 
-def _of_parts(folder: Path, table: Path, memory: str | None) -> dict[str, float]:
+def _of_parts(folder: Path, table: str, memory: str | None) -> dict[str, float]:
     """The same of a table that is read in batches: errors are added up."""
     import numpy as np
 
     from fedres.cluster.batch_models import BatchModel
     from fedres.cluster.memory import parse_size
-    from fedres.cluster.table_parts import TableParts
+    from fedres.reading.table_files import TableFiles
     from fedres.tables.judging import class_errors, number_errors
-    from fedres.tables.read_table import Table, refuse_missing
+    from fedres.tables.read_table import Table, refuse_absent, refuse_missing
 
     stored = BatchModel(folder)
     whole: Any = stored.model
     roles = _columns(folder, whole)
-    parts = TableParts.find(str(table), [*whole.encoder_.categorical, roles["client"]])
-    if roles["label"] not in parts.names:
-        raise ValueError(
-            f"{parts.paths[0]} has no column {roles['label']!r} for the label: it has "
-            f"{', '.join(parts.names)}"
-        )
+    parts = TableFiles.find(table, [*whole.encoder_.categorical, roles["client"]])
+    refuse_absent(parts.files[0].name, parts.names, {"label": roles["label"]})
     needed = [*shared.needed_columns(whole), roles["client"], roles["label"]]
     room = None if memory is None else parse_size(memory)
     sums: dict[str, float] = {}
@@ -114,7 +109,7 @@ def _columns(folder: Path, model: Any) -> dict[str, Any]:
     return columns
 
 
-def _metrics(model: Any, path: Path, rows: "Table", label: str) -> dict[str, float]:
+def _metrics(model: Any, path: str, rows: "Table", label: str) -> dict[str, float]:
     from sklearn import metrics
 
     x = shared.known_columns(model, path, rows)
@@ -139,7 +134,7 @@ def _labels(rows: "Table") -> "pd.Series[Any]":
     return pd.Series(rows.y, getattr(rows.frame, "index", None))
 
 
-def _numbers(path: Path, rows: "Table", label: str) -> Any:
+def _numbers(path: str, rows: "Table", label: str) -> Any:
     from fedres.tables.cell_values import as_floats
 
     try:
@@ -148,7 +143,7 @@ def _numbers(path: Path, rows: "Table", label: str) -> Any:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _numbers_of_classes(model: Any, path: Path, rows: "Table") -> Any:
+def _numbers_of_classes(model: Any, path: str, rows: "Table") -> Any:
     """Which of the model's classes each label is."""
     import pandas as pd
 

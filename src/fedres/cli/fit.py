@@ -16,10 +16,11 @@ MMAP_THRESHOLD = -3  # of glibc's malloc.h
 
 def fit(
     table: Annotated[
-        Path,
+        str,
         typer.Argument(
-            help="A file of rows: .csv, .tsv, .jsonl, .parquet, or svmlight text; - is CSV from "
-            "standard input. Or a folder or pattern of CSV or Parquet files, read in batches."
+            help="A file of rows: CSV, JSON, Parquet, Feather, ORC, also compressed, or svmlight "
+            "text; - is CSV from standard input. Or a folder, a pattern in quotes or a URL such as "
+            "s3://..., read in batches."
         ),
     ],
     client: Annotated[str, shared.CLIENT],
@@ -121,7 +122,7 @@ def fit(
 
 
 def _fit_parts(
-    table: Path,
+    table: str,
     columns: shared.ColumnOptions,
     out: Path,
     memory: str | None,
@@ -136,12 +137,12 @@ def _fit_parts(
     """Fit a table in shards, on a Ray cluster if one is given."""
     from fedres.cluster.fit_parts import ColumnRoles, fit_parts
     from fedres.cluster.memory import parse_size, peak_memory, shown_size
-    from fedres.cluster.table_parts import TableParts
+    from fedres.reading.table_files import TableFiles
 
     room = None if memory is None else parse_size(memory)
     parameters = columns.parameters(solver)
     named = [*(parameters["categorical_features"] or []), columns.client]
-    parts = TableParts.find(str(table), named)
+    parts = TableFiles.find(table, named)
     roles = ColumnRoles(columns.client, columns.label, columns.time, columns.ignored)
     backend = None
     if cluster is not None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def predict(
     model: Annotated[Path, shared.MODEL],
-    table: Annotated[Path, typer.Argument(help="New rows.")],
+    table: Annotated[str, typer.Argument(help="New rows.")],
     out: Annotated[
         Path | None, typer.Option(help="A .csv or .parquet file (default: CSV to the terminal).")
     ] = None,
@@ -44,16 +44,22 @@ def predict(
         shared.write_table(scored, out)
 
 
-def _scored(model: Any, path: Path, interval: float | None) -> "pd.DataFrame":
+def _scored(model: Any, path: str, interval: float | None) -> "pd.DataFrame":
     import numpy as np
     import pandas as pd
 
     from fedres.tables.read_table import client_ids, read_table
-    from fedres.tables.table_files import shown
 
     names = [*model.encoder_.categorical, *filter(None, [model.client])]
-    rows = read_table(path, client=None, label=None, categorical=names, width=model.n_features_in_)
-    path = shown(path)
+    rows = read_table(
+        path,
+        client=None,
+        label=None,
+        categorical=names,
+        width=model.n_features_in_,
+        as_is=True,
+    )
+    path = shared.shown(path)
     x, ids = shared.known_columns(model, path, rows), rows.client
     if isinstance(rows.frame, pd.DataFrame):
         scored = rows.frame
@@ -65,19 +71,17 @@ def _scored(model: Any, path: Path, interval: float | None) -> "pd.DataFrame":
 
 
 def _score_parts(
-    folder: Path, table: Path, out: Path | None, interval: float | None, memory: str | None
+    folder: Path, table: str, out: Path | None, interval: float | None, memory: str | None
 ) -> None:
     """Predict a table in batches, and write each as it is done."""
     from fedres.cluster.batch_models import BatchModel
     from fedres.cluster.memory import parse_size
-    from fedres.cluster.table_parts import TableParts
+    from fedres.reading.table_files import TableFiles
     from fedres.tables.read_table import Table
 
     stored = BatchModel(folder)
     whole: Any = stored.model
-    parts = TableParts.find(
-        str(table), [*whole.encoder_.categorical, *filter(None, [whole.client])]
-    )
+    parts = TableFiles.find(table, [*whole.encoder_.categorical, *filter(None, [whole.client])])
     room = None if memory is None else parse_size(memory)
     with shared.table_writer(out) as write:
         for path, frame, model, client in stored.batches(parts, parts.names, room, "predicting"):
@@ -87,7 +91,7 @@ def _score_parts(
 
 
 def _with_predictions(
-    model: Any, path: Path, scored: "pd.DataFrame", x: Any, client: Any, interval: float | None
+    model: Any, path: str, scored: "pd.DataFrame", x: Any, client: Any, interval: float | None
 ) -> "pd.DataFrame":
     new = {"prediction": model.predict(x, client)}
     if interval is not None:

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedres.cli import table_options as shared
@@ -16,7 +15,7 @@ _CONDITION = re.compile(r"(?P<column>.+?)\s*>=\s*(?P<least>[-+\d.eE]+)")
 class ReplayColumns(NamedTuple):
     """Which columns are what, as options say it."""
 
-    table: Path
+    table: str
     client: str | None
     action: str | None
     reward: str | None
@@ -90,7 +89,7 @@ class ReplayColumns(NamedTuple):
         return world
 
 
-def _numbers(values: Any, column: str, table: Path) -> Any:
+def _numbers(values: Any, column: str, table: str) -> Any:
     """Rewards as numbers."""
     if values.dtype.kind in "iufb":
         return values.astype(float)

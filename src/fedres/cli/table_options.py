@@ -5,7 +5,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import typer
@@ -76,20 +76,20 @@ class ColumnOptions(NamedTuple):
     ignore: str | None
     item: str | None = None
 
-    def read(self, path: Path) -> "Table":
+    def read(self, path: str) -> "Table":
         """Read a table to learn from."""
         from fedres.simulation.parallel import working
         from fedres.tables.read_table import read_table
 
         with working(f"reading {path}"):
-            rows = read_table(
+            return read_table(
                 path,
                 client=self.client,
                 label=self.label,
                 time=self.time,
                 categorical=[*(_listed(self.categorical) or ()), *filter(None, [self.item])],
+                ignore=self.ignored,
             )
-        return rows if self.ignore is None else rows.without(_listed(self.ignore) or ())
 
     def estimator(
         self,
@@ -167,15 +167,13 @@ def quiet() -> Iterator[None]:
 
 def show(
     verdict: "TableComparison",
-    table: Path,
+    table: str,
     report: Path | None,
     as_json: bool,
     columns: "list[ColumnReading]",
     model: dict[str, Any] | None = None,
 ) -> None:
     """Print a verdict, and what is to be said of the model, and write the report."""
-    from fedres.tables.table_files import shown
-
     model = model or {}
     if as_json:
         read = [column._asdict() for column in columns]
@@ -183,7 +181,7 @@ def show(
     else:
         from fedres.report.verdict_table import print_verdict
 
-        print_verdict(verdict, shown(table).name)
+        print_verdict(verdict, short_name(table))
         if because := shared_because(verdict, model.get("method", "fedres")):
             print(because)
         if because := model.get("tastes_because") or tastes_because(verdict.model):
@@ -195,7 +193,7 @@ def show(
         from fedres.simulation.parallel import working
 
         with working("writing the report"):
-            write_verdict(verdict, report, shown(table).name, columns, model)
+            write_verdict(verdict, report, short_name(table), columns, model)
         if not as_json:
             print(f"Report: {report.resolve()}")
 
@@ -238,7 +236,7 @@ def open_model(folder: Path, client: Any = None) -> Any:
     return load_model(folder, client)
 
 
-def known_columns(model: Any, path: Path, table: "Table") -> Any:
+def known_columns(model: Any, path: str, table: "Table") -> Any:
     """Those columns of a new table that the model knows."""
     names, frame = getattr(model, "feature_names_in_", None), cast(Any, table.frame)
     if (names is None) == hasattr(frame, "columns"):
@@ -261,7 +259,7 @@ def needed_columns(model: Any) -> list[str]:
     return [*model.feature_names_in_, *([] if model.offset is None else [model.offset])]
 
 
-def say_unseen(table: Path, stored: "BatchModel") -> None:
+def say_unseen(table: str, stored: "BatchModel") -> None:
     """Say which rows of a table in batches were predicted without local models."""
     if stored.unseen_rows:
         _say(
@@ -271,11 +269,21 @@ def say_unseen(table: Path, stored: "BatchModel") -> None:
         )
 
 
-def is_large(table: Path) -> bool:
+def is_large(table: str) -> bool:
     """Whether a table is in several files, and read in batches."""
-    from fedres.cluster.table_parts import stands_for_several
+    from fedres.reading.files import is_several
 
-    return stands_for_several(str(table))
+    return is_several(table)
+
+
+def shown(table: str) -> str:
+    """What to call a table in messages."""
+    return "standard input" if table == "-" else table
+
+
+def short_name(table: str) -> str:
+    """What to call a table in a title."""
+    return PurePosixPath(shown(table)).name
 
 
 @contextmanager
@@ -311,7 +319,7 @@ def _plain_texts(frame: "pd.DataFrame") -> "pd.DataFrame":
     return frame.astype(kinds)
 
 
-def or_nobody(client: Any, model: Any, path: Path) -> Any:
+def or_nobody(client: Any, model: Any, path: str) -> Any:
     """The clients of rows, or none; a line says whom the model does not know."""
     if len(model.clients_) <= 1 or model.method == "central":
         return client

@@ -12,7 +12,8 @@ import numpy as np
 from fedres.cluster.client_keys import Distinct, keys_of
 from fedres.cluster.memory import batch_rows
 from fedres.cluster.row_progress import with_rate
-from fedres.cluster.table_parts import BATCH, TableParts
+from fedres.reading.formats import BATCH_ROWS
+from fedres.reading.table_files import TableFiles
 from fedres.tables.estimator import FedResEstimator
 from fedres.tables.read_table import client_ids
 from fedres.tables.storage import open_folder
@@ -35,7 +36,7 @@ class Batch(NamedTuple):
         The client of every row, for the model; False where rows have none.
     """
 
-    path: Path
+    path: str
     frame: "pd.DataFrame"
     model: FedResEstimator
     client: Any
@@ -65,7 +66,7 @@ class BatchModel:
 
     def batches(
         self,
-        parts: TableParts,
+        parts: TableFiles,
         columns: Sequence[str],
         memory: int | None = None,
         progress: str | None = None,
@@ -84,10 +85,12 @@ class BatchModel:
             What to write before a progress bar; None for no bar.
         """
         columns = [name for name in parts.names if name in columns]
-        rows = BATCH if memory is None else batch_rows(memory)
+        rows = BATCH_ROWS if memory is None else batch_rows(memory)
         named = self.model.client if self.model.client in columns else None
-        sized = (((path, frame), len(frame)) for path, frame in parts.batches(columns, rows))
-        for path, frame in with_rate(sized, parts.count(), progress):
+        parts.settle()
+        batches = parts.batches(columns, rows, categories=True)
+        sized = (((file, frame), len(frame)) for file, frame in batches)
+        for file, frame in with_rate(sized, parts.count(), progress):
             ids: Any = False
             if named is not None:
                 kind = np.empty(0, object if self._are_texts else np.int64)
@@ -97,7 +100,7 @@ class BatchModel:
             with warnings.catch_warnings():
                 # That a batch has no known client is told for all batches together.
                 warnings.filterwarnings("ignore", "the model knows no client")
-                yield Batch(path, frame, model, ids)
+                yield Batch(file.name, frame, model, ids)
 
     def _knowing(self, ids: Any) -> FedResEstimator:
         """The model with those of these clients that it knows."""

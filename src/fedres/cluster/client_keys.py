@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedres.core.types import F64, I64
-from fedres.tables.client_ids import WHOLE
+from fedres.tables.client_ids import WHOLE, id_texts
 
 if TYPE_CHECKING:
     import pandas as pd
 
 U64 = NDArray[np.uint64]
+LARGEST = 10**18  # of ids that are numbers: `WHOLE` has as many digits
 MOST_KEPT = 2**12  # hashes that tell how many different ones there are
 
 
@@ -36,17 +37,11 @@ class RowKeys(NamedTuple):
     texts: NDArray[Any]
 
 
-def are_whole(column: "pd.Series[Any]") -> bool:
-    """Whether ids are whole numbers: also such as CSV files have, but 007 is a name."""
-    import pandas as pd
-
-    if column.dtype.kind in "iu":
-        return True
-    if column.dtype.kind == "f":
-        return bool((column % 1 == 0).all())
-    if isinstance(column.dtype, pd.CategoricalDtype) or column.dtype.kind not in "OUT":
-        return False
-    return bool(column.astype(str).str.fullmatch(WHOLE).all())
+def are_whole(column: "pd.Series[Any]", in_csv: bool) -> bool:
+    """Whether ids are whole numbers: also texts of CSV files, but 007 is a name."""
+    if column.dtype.kind in "iuf":
+        return bool((column % 1 == 0).all() and (column.abs() < LARGEST).all())
+    return in_csv and bool(column.astype(str).str.fullmatch(WHOLE).all())
 
 
 def keys_of(column: "pd.Series[Any]", are_numbers: bool) -> RowKeys:
@@ -67,7 +62,7 @@ def keys_of(column: "pd.Series[Any]", are_numbers: bool) -> RowKeys:
         nothing = np.empty(0, np.int64)
         return RowKeys(column.to_numpy().astype(np.int64), nothing, np.empty(0, object))
     codes, uniques = pd.factorize(column)
-    texts = np.array([str(value) for value in uniques], object)
+    texts = np.array(id_texts(uniques), object)
     distinct = pd.util.hash_array(texts, categorize=False).view(np.int64)
     return RowKeys(distinct[codes], distinct, texts)
 

@@ -28,8 +28,9 @@ from fedres.cluster.model_writer import write_model
 from fedres.cluster.row_progress import with_rate
 from fedres.cluster.shards import Layout, Shard, ShardWriter, open_shards
 from fedres.cluster.sketches import TableSketch
-from fedres.cluster.table_parts import TableParts
 from fedres.core.types import F64
+from fedres.reading.formats import LoosenError
+from fedres.reading.table_files import TableFiles
 from fedres.simulation.parallel import count_cores
 from fedres.tables.arrow import TooWideError
 from fedres.tables.cell_values import as_floats
@@ -39,7 +40,7 @@ from fedres.tables.input_rows import Input
 from fedres.tables.judging import compare_on_table, estimator_for
 from fedres.tables.labels import ClassLabels
 from fedres.tables.online_models import ModelShape
-from fedres.tables.read_table import Table, refuse_two_roles
+from fedres.tables.read_table import Table, refuse_absent, refuse_two_roles, without
 from fedres.tables.sgd_tuning import of_some_clients
 from fedres.tables.table_comparison import TableComparison, Task
 from fedres.tables.trained_elsewhere import choose_step, find_prior, tell_columns, untrained
@@ -64,20 +65,12 @@ class ColumnRoles:
     time: str | None = None
     ignore: Sequence[str] = ()
 
-    def features(self, parts: TableParts) -> list[str]:
+    def features(self, parts: TableFiles) -> list[str]:
         """The columns that are features."""
-        import pandas as pd
-
-        refuse_two_roles({"client": self.client, "label": self.label, "time": self.time})
-        there = ", ".join(parts.names)
-        for role, name in (("client", self.client), ("label", self.label), ("time", self.time)):
-            if name is not None and name not in parts.names:
-                raise ValueError(
-                    f"{parts.paths[0]} has no column {name!r} for the {role}: it has {there}"
-                )
-        others = [name for name in parts.names if name not in (self.client, self.label, self.time)]
-        unwanted = Input(pd.DataFrame(columns=others)).matching(self.ignore, "ignore")
-        return [name for name in others if name not in unwanted]
+        roles = {"client": self.client, "label": self.label, "time": self.time}
+        refuse_two_roles(roles)
+        refuse_absent(parts.files[0].name, parts.names, roles)
+        return without(parts.names, roles.values(), self.ignore)
 
 
 class PreparedParts(NamedTuple):
@@ -110,7 +103,7 @@ class FittedParts(NamedTuple):
 
 
 def sketch_parts(
-    parts: TableParts,
+    parts: TableFiles,
     roles: ColumnRoles,
     categorical: Sequence[str],
     progress: bool = False,
@@ -120,16 +113,22 @@ def sketch_parts(
 
     features = roles.features(parts)
     named = Input(pd.DataFrame(columns=features)).matching(categorical, "categorical")
-    sketch = TableSketch(roles.client, roles.label, roles.time, features, named)
-    for path, frame in _read(parts, roles, features, "learning columns" if progress else None):
-        sketch.see(path, frame)
+    told = "learning columns" if progress else None
+    while True:
+        sketch = TableSketch(roles.client, roles.label, roles.time, features, named, parts.has_csv)
+        try:
+            for file, frame in _read(parts, roles, features, told):
+                sketch.see(file.name, frame)
+            break
+        except LoosenError as loose:
+            parts.loosen(loose)
     if not sketch.rows:
-        raise ValueError(f"{parts.paths[0]} and all other files of the table hold no rows")
+        raise ValueError(f"{parts.files[0].name} and all other files of the table hold no rows")
     return sketch
 
 
 def prepare_parts(
-    parts: TableParts,
+    parts: TableFiles,
     roles: ColumnRoles,
     folder: Path,
     *,
@@ -186,13 +185,13 @@ def prepare_parts(
     sample = ClientSample(most, sketch.rows)
     told = f"dealing rows to {shards} shard{'s' * (shards > 1)}" if progress else None
     with ShardWriter(folder, layout, shards) as writer:
-        for path, frame in _read(parts, roles, sketch.features, told, sketch.rows):
+        for file, frame in _read(parts, roles, sketch.features, told, sketch.rows):
             keys = keys_of(frame[roles.client], sketch.whole_ids)
             y = frame[roles.label].to_numpy()
             try:
                 writer.add(keys, y, frame[sketch.features])
             except ValueError as error:
-                raise ValueError(f"{path}: {error}") from None
+                raise ValueError(f"{file.name}: {error}") from None
             sample.add(uniform(keys.keys), frame)
     parted = open_shards(folder)
     _say_if_uneven(parted)
@@ -327,7 +326,7 @@ class LargeFit(NamedTuple):
 
 
 def fit_parts(
-    parts: TableParts,
+    parts: TableFiles,
     roles: ColumnRoles,
     out: Path,
     *,
@@ -397,7 +396,7 @@ def fit_parts(
 
 
 def _read(
-    parts: TableParts,
+    parts: TableFiles,
     roles: ColumnRoles,
     features: Sequence[str],
     progress: str | None,
@@ -405,7 +404,9 @@ def _read(
 ) -> Any:
     """Batches of the columns that are needed, with a bar."""
     columns = [*filter(None, (roles.client, roles.label, roles.time)), *features]
-    batches = (((path, frame), len(frame)) for path, frame in parts.batches(columns))
+    batches = (
+        ((file, frame), len(frame)) for file, frame in parts.batches(columns, categories=True)
+    )
     return with_rate(batches, parts.count() if total is None else total, progress)
 
 

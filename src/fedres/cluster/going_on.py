@@ -13,17 +13,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedres.cluster.table_parts import TableParts
 from fedres.core.files import locked, whole_file
 from fedres.core.source import digest, digest_of_code
+from fedres.reading.table_files import TableFiles
 
-ROOMS = ("cluster", "tables", "simulation", "core")
+ROOMS = ("cluster", "tables", "simulation", "reading", "core")
 
 T = TypeVar("T")
 
 
 @contextmanager
-def work_folder(out: Path, parts: TableParts, options: Any) -> Iterator[Path]:
+def work_folder(out: Path, parts: TableFiles, options: Any) -> Iterator[Path]:
     """The folder of a fit, beside its model; only a process that is killed leaves it there.
 
     Parameters
@@ -35,8 +35,7 @@ def work_folder(out: Path, parts: TableParts, options: Any) -> Iterator[Path]:
     options
         All else that decides what comes of it; they are told apart by how they are printed.
     """
-    stats = ((path, path.stat()) for path in parts.paths)
-    files = [(str(path.absolute()), one.st_size, one.st_mtime_ns) for path, one in stats]
+    files = [(file.path, file.size, file.modified) for file in parts.files]
     name = digest(repr(files).encode(), repr(options).encode(), digest_of_code(*ROOMS).encode())
     folder = out.absolute().parent / f".{out.name}-shards-{name}"
     folder.mkdir(mode=0o700, exist_ok=True)

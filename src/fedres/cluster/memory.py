@@ -2,12 +2,19 @@
 
 import re
 import sys
+from math import inf
+from pathlib import Path
 
 from fedres.cluster.shards import MOST_SHARDS, Layout
-from fedres.cluster.table_parts import BATCH
+from fedres.reading.formats import BATCH_ROWS
 from fedres.tables.encoder import Encoder
 from fedres.tables.view_columns import ViewColumns
 
+# Control groups of both versions: the folder, its limit, and what is used.
+GROUPS = (
+    ("sys/fs/cgroup", ("memory.max", "memory.current")),
+    ("sys/fs/cgroup/memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")),
+)
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 BASE = 700 * 10**6  # the program itself, and the batches that it reads
 A_ROW = 200  # bytes of a row's numbers, labels and order while it is worked on
@@ -80,7 +87,7 @@ def refuse_too_little(memory: int) -> None:
 def batch_rows(memory: int) -> int:
     """How many rows to predict at once."""
     refuse_too_little(memory)
-    return min(BATCH, (memory - BASE) // A_PREDICTED_ROW)
+    return min(BATCH_ROWS, (memory - BASE) // A_PREDICTED_ROW)
 
 
 def bytes_a_row(encoder: Encoder, rows_a_client: float) -> float:
@@ -104,11 +111,25 @@ def peak_memory() -> int:
     return int(most) * (1 if sys.platform == "darwin" else 1024)
 
 
-def free_memory() -> int:
-    """How much memory is free, in bytes; a modest guess where the system does not tell."""
+def free_memory(root: Path = Path("/")) -> int:
+    """Return how many bytes of memory are free, within the limit of a container if there is one.
+
+    Where the system does not tell, it is a modest guess.
+    """
     try:
-        with open("/proc/meminfo", encoding="utf-8") as file:
-            lines = dict(line.split(":", 1) for line in file)
-        return int(lines["MemAvailable"].split()[0]) * 1024
+        text = (root / "proc/meminfo").read_text(encoding="utf-8")
+        lines = dict(line.split(":", 1) for line in text.splitlines())
+        free = int(lines["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError):
-        return 4 * 10**9
+        free = 4 * 10**9
+    left = (_left_of_group(root / folder, *files) for folder, files in GROUPS)
+    return int(max(0, min(free, *left)))
+
+
+def _left_of_group(folder: Path, limit: str, used: str) -> float:
+    """Return what a control group may still take; infinity if it has no limit."""
+    try:
+        most, now = ((folder / name).read_text().strip() for name in (limit, used))
+        return inf if most == "max" else int(most) - int(now)
+    except (OSError, ValueError):
+        return inf

@@ -7,7 +7,6 @@ many that the encoder hashes them anyway.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -222,7 +221,9 @@ class TableSketch:
     features
         The others.
     categorical
-        Those of them that hold categories though they be numbers.
+        Those of them that hold categories even if they are numeric.
+    in_csv
+        Whether ids that are texts may have been written as numbers.
     """
 
     def __init__(
@@ -232,14 +233,16 @@ class TableSketch:
         time: str | None,
         features: Sequence[str],
         categorical: Collection[str] = (),
+        in_csv: bool = False,
     ) -> None:
+        self.in_csv = in_csv
         self.client, self.label, self.time = client, label, time
         self.features, self.categorical = list(features), set(categorical)
         self.rows, self.clients, self.labels = 0, Distinct(), LabelSketch(label)
         self.whole_ids = True
         self._columns: dict[str, NumberSketch | CategorySketch] = {}
 
-    def see(self, path: Path, frame: "pd.DataFrame") -> None:
+    def see(self, path: str, frame: "pd.DataFrame") -> None:
         """Take in some rows of a file."""
         for role, name in (("client", self.client), ("label", self.label), ("time", self.time)):
             if name is not None:
@@ -251,7 +254,7 @@ class TableSketch:
 
     def _see(self, frame: "pd.DataFrame") -> None:
         ids = frame[self.client]
-        self.whole_ids = self.whole_ids and are_whole(ids)
+        self.whole_ids = self.whole_ids and are_whole(ids, self.in_csv)
         # Which kind ids are is known at the end; that one is counted by either.
         self.clients.see(keys_of(ids, ids.dtype.kind in "iu").keys)
         self.labels.see(frame[self.label])

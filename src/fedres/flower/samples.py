@@ -160,7 +160,7 @@ def no_rows(settings: AppSettings) -> LabelledRows:
 
 def encoded(settings: AppSettings, table: Path, client: str) -> LabelledRows:
     """Features and labels of a client's rows in a table, which may come later."""
-    from fedres.tables.table_files import NoRowsError
+    from fedres.reading.files import NoRowsError
 
     try:
         read = rows_of(settings, table, client)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedres.core.types import F64, I64
+from fedres.reading.files import shortened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,7 +106,9 @@ def unfit(name: str, value: Any, why: str, place: str = "") -> ValueError:
     """The error that a numeric column has a value that cannot be used."""
     where = place and f" in {place}"
     shown = value.item() if isinstance(value, np.generic) else value
-    return ValueError(f"column {name!r} has {shown!r}{where}, which is {why}: correct or remove it")
+    return ValueError(
+        f"column {name!r} has {shortened(repr(shown))}{where}, which is {why}: correct or remove it"
+    )
 
 
 def factorise(values: Values) -> tuple[I64, Iterable[Any]]:

@@ -116,6 +116,20 @@ def _factorise(client: Any, rows: int) -> tuple[I64, list[Any]]:
     return codes, [plain_id(id_) for id_ in ids.tolist()]
 
 
+def id_texts(ids: Iterable[Any]) -> list[str]:
+    """Return ids as texts; whole numbers become floats as soon as one is missing.
+
+    Examples
+    --------
+    >>> id_texts([7.0, 1.5, "b"])
+    ['7', '1.5', 'b']
+    """
+    return [
+        str(int(id_)) if isinstance(id_, float | np.floating) and id_.is_integer() else str(id_)
+        for id_ in ids
+    ]
+
+
 def _objects(client: Sequence[Any]) -> Any:
     # Not asarray of a list: it would make [1, "a"] strings.
     values = np.empty(len(client), object)

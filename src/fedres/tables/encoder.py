@@ -12,6 +12,7 @@ from scipy import sparse
 
 from fedres.core.feature_limit import clipped
 from fedres.core.types import F32, I64, Matrix
+from fedres.reading.schema import expand_row
 from fedres.tables.cell_values import are_numbers
 from fedres.tables.column_notes import ColumnWarning, doubt
 from fedres.tables.columns import (
@@ -263,6 +264,7 @@ class Encoder:
 
     def transform_one(self, row: Mapping[str, Any]) -> tuple[Matrix, Matrix]:
         """Global and local features of one row, values by column; what it lacks is missing."""
+        row = expand_row(row)
         features = {
             i: self.columns[i].features_of(row.get(self.columns[i].name)) for i in self._used
         }

@@ -7,6 +7,8 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
+from fedres.reading.files import shortened
+from fedres.reading.schema import expand_nested
 from fedres.tables.cell_values import Values, unfit
 
 InputKind = Literal["table", "array", "csr"]
@@ -35,8 +37,8 @@ class Input:
 
         self.source: InputKind
         if isinstance(X, pd.DataFrame):
-            self.source, self.x = "table", X
-            self.names = [str(name) for name in X.columns]
+            self.source, self.x = "table", expand_nested(X)
+            self.names = [str(name) for name in self.x.columns]
         else:
             if (like or ("csr" if sparse.issparse(X) else "array")) == "csr":
                 self.source, self.x = "csr", _csr(X)
@@ -53,7 +55,7 @@ class Input:
 
     def __getitem__(self, name: str) -> Values:
         if name not in self._number:
-            raise ValueError(f"there is no column {name!r}: the columns are {_listed(self.names)}")
+            raise ValueError(f"there is no column {name!r}: the columns are {listed(self.names)}")
         i = self._number[name]
         column: Values = self.x.iloc[:, i] if self.source == "table" else self.x[:, i]
         return column
@@ -63,12 +65,13 @@ class Input:
         found = set()
         for pattern in [patterns] if isinstance(patterns, str) else patterns:
             # A name may hold brackets, which mean something else in a wildcard.
-            matches = {name for name in self.names if pattern in ("*", name)} or {
-                name for name in self.names if fnmatchcase(name, pattern)
-            }
+            # A vector of numbers is named as a whole: its columns are name[0], name[1], ...
+            matches = {
+                name for name in self.names if pattern in ("*", name, name.rpartition("[")[0])
+            } or {name for name in self.names if fnmatchcase(name, pattern)}
             if not matches:
                 raise ValueError(
-                    f"{what} names {pattern!r}, but the columns are {_listed(self.names)}"
+                    f"{what} names {pattern!r}, but the columns are {listed(self.names)}"
                 )
             found |= matches
         return [name for name in self.names if name in found]
@@ -96,8 +99,9 @@ def as_pandas(data: Any) -> Any:
     return table.to_pandas() if isinstance(table, nw.DataFrame | nw.Series) else data
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(names if len(names) <= 50 else [*names[:50], "..."])
+def listed(names: Sequence[str]) -> str:
+    """Return the names of columns for an error, not too many and none too long."""
+    return ", ".join([*(shortened(name) for name in names[:50]), *["..."] * (len(names) > 50)])
 
 
 def _array(X: Any) -> Any:

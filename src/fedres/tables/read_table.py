@@ -1,10 +1,9 @@
 """Tables of users: files of rows, each with a client, a label and perhaps a time."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
-from os import PathLike
-from pathlib import Path
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,10 +11,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedres.core.types import F64, I64
-from fedres.simulation.data_files import read_svmlight, unpacked
+from fedres.reading.files import TABLES, NoRowsError, TableFile, find_files, shortened
+from fedres.reading.formats import read_svmlight
+from fedres.reading.table_files import TableFiles
 from fedres.tables.cell_values import as_floats, factorise, place_of
-from fedres.tables.client_ids import WHOLE
-from fedres.tables.table_files import KINDS, STANDARD_INPUT, read_frame, shown, table_kind
+from fedres.tables.client_ids import WHOLE, id_texts
+from fedres.tables.input_rows import Input, listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,16 +55,6 @@ class Table:
             frame, *(None if a is None else a[rows] for a in (self.y, self.client, self.time))
         )
 
-    def without(self, columns: Collection[str]) -> "Table":
-        """The same without some columns, also by wildcards."""
-        from fedres.tables.input_rows import Input
-
-        frame: Any = self.frame
-        if not hasattr(frame, "columns"):
-            raise ValueError(f"there are no names of columns, such as {', '.join(columns)}")
-        unwanted = Input(frame).matching([*columns], "ignore")
-        return replace(self, frame=frame.drop(columns=unwanted))
-
 
 def read_table(
     path: str | PathLike[str],
@@ -72,26 +63,28 @@ def read_table(
     label: str | None,
     time: str | None = None,
     categorical: Collection[str] = (),
+    ignore: Collection[str] = (),
     optional: Collection[str] = (),
     known_clients: Array | None = None,
     width: int = 0,
+    as_is: bool = False,
 ) -> Table:
-    r"""Read a file of rows, and sort them by time.
+    r"""Read a table into memory, and sort its rows by time.
 
-    It is a table if its name ends in ``.csv``, ``.tsv``, ``.jsonl`` (or ``.ndjson``) or
-    ``.parquet``, and otherwise svmlight text.
-
-    In svmlight text the target is the label, ``qid:`` the client, and feature 7 is column x7.
+    `fedres.reading` tells which files are read. In svmlight text the target is the label, ``qid:``
+    the client, and feature 7 is column x7.
 
     Parameters
     ----------
     path
-        The file, also compressed (``.gz``, ``.bz2``, ``.xz``); ``-`` is CSV from standard input.
+        A file, also compressed, a folder, a pattern, a URL, or ``-`` for CSV from standard input.
     client, label, time
         The columns that are no features, None for what there is not.
     categorical
         Columns of categories, also by wildcards: like those of clients, their values keep the
         zeros that they begin with.
+    ignore
+        Columns to leave out, also by wildcards.
     optional
         Which of ``client``, ``label`` and ``time`` need not be there. Single rows may then lack
         their client, too.
@@ -99,9 +92,12 @@ def read_table(
         Ids of a model: those read become numbers or strings, as these are.
     width
         How many columns svmlight text is known to have: it does not say.
+    as_is
+        Whether columns of types that no model can learn from are kept as they are.
 
     Examples
     --------
+    >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder) / "films.csv"
@@ -110,35 +106,59 @@ def read_table(
     >>> table.client, table.y, list(table.frame)
     (array(['bob', 'ann'], dtype=object), array([5, 4]), ['genre'])
     """
-    path = Path(path)
-    if not (path == STANDARD_INPUT or path.is_file()):
-        raise ValueError(f"there is no file {path}: give a CSV, Parquet or svmlight file")
-    refuse_two_roles({"client": client, "label": label, "time": time})
-    if table_kind(path) == ".svm":
-        return _read_svmlight(path, client, time, optional, width)
-    frame = read_frame(path, [*categorical, *([] if client is None else [client])])
-    path = shown(path)
-    there = ", ".join(map(str, frame.columns))
-    columns = {}
-    for role, name in (("client", client), ("label", label), ("time", time)):
-        if name is None:
-            continue
-        if name in frame:
-            columns[role] = frame.pop(name)
-            if role != "client" or role not in optional:
-                refuse_missing(path, role, columns[role])
-        elif role not in optional:
-            raise ValueError(f"{path} has no column {name!r} for the {role}: it has {there}")
+    roles = {"client": client, "label": label, "time": time}
+    refuse_two_roles(roles)
+    files = find_files(fspath(path))
+    if [file.kind for file in files] == ["svmlight"]:
+        if ignore:
+            raise ValueError(f"{path} has no names of columns, such as {', '.join(ignore)}")
+        return _read_svmlight(files[0], client, time, optional, width)
+    table = TableFiles.of(files, [*categorical, *([] if client is None else [client])])
+    name = files[0].name if len(files) == 1 else fspath(path)
+    required = {role: column for role, column in roles.items() if role not in optional}
+    refuse_absent(name, table.names, required)
+    features = without(table.names, roles.values(), ignore)
+    there = {role: column for role, column in roles.items() if column in table.names}
     try:
-        table = Table(
-            frame,
+        frame = table.read(None if as_is else [*there.values(), *features])
+        columns = {role: frame.pop(column) for role, column in there.items()}
+        for role, column in columns.items():
+            if role != "client" or role not in optional:
+                refuse_missing(name, role, column)
+        found = Table(
+            frame[features],
             columns["label"].to_numpy(copy=True) if "label" in columns else None,
-            client_ids(columns["client"], known_clients) if "client" in columns else None,
+            client_ids(columns["client"], known_clients, table.has_csv)
+            if "client" in columns
+            else None,
             _times(columns["time"]) if "time" in columns else None,
         )
+    except NoRowsError:
+        raise
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    return table if table.time is None else table.take(np.argsort(table.time, kind="stable"))
+        told = str(error).startswith(tuple(file.name for file in files))
+        raise ValueError(str(error) if told else f"{name}: {error}") from None
+    return found if found.time is None else found.take(np.argsort(found.time, kind="stable"))
+
+
+def refuse_absent(name: str, columns: Sequence[str], roles: Mapping[str, str | None]) -> None:
+    """Raise if a table lacks the column of a client, a label or a time."""
+    for role, column in roles.items():
+        if column is not None and column not in columns:
+            raise ValueError(
+                f"{name} has no column {column!r} for the {role}: it has {listed(columns)}"
+            )
+
+
+def without(
+    columns: Sequence[str], roles: Collection[str | None], ignore: Collection[str]
+) -> list[str]:
+    """Return the columns that are features."""
+    import pandas as pd
+
+    others = [name for name in columns if name not in roles]
+    unwanted = Input(pd.DataFrame(columns=others)).matching([*ignore], "ignore")
+    return [name for name in others if name not in unwanted]
 
 
 def refuse_two_roles(columns: Mapping[str, Any]) -> None:
@@ -155,32 +175,30 @@ def _times(column: "pd.Series[Any]") -> F64:
         raise ValueError(f"{error}; times are numbers, or dates as yyyy-mm-dd") from None
 
 
-def refuse_missing(path: Path, role: str, column: "pd.Series[Any]") -> None:
+def refuse_missing(path: str, role: str, column: "pd.Series[Any]") -> None:
     """Refuse rows without a client, a label or a time."""
     missing = column.isna().to_numpy()
     if column.dtype.kind == "f":
         missing = missing | np.isinf(column.to_numpy(np.float64, na_value=np.nan))
     if missing.any():
         row = int(missing.argmax())
+        value = shortened(str(column.iloc[row]))
         raise ValueError(
-            f"{path}: {place_of(column, row)} has {column.iloc[row]} for its {role}, in column "
+            f"{path}: {place_of(column, row)} has {value} for its {role}, in column "
             f"{column.name!r}: fill or remove such rows, {missing.sum()} in all"
         )
 
 
-def client_ids(column: "pd.Series[Any]", known: Array | None) -> Array:
-    """Client ids: whole numbers or strings, and None for those that are missing."""
+def client_ids(column: "pd.Series[Any]", known: Array | None, in_csv: bool = False) -> Array:
+    """Return client ids: whole numbers or strings, and None for those that are missing.
+
+    Texts of CSV files are numbers if all of them are whole; 007 is a name.
+    """
     codes, uniques = factorise(column)
-    # Whole numbers become floats as soon as one is missing.
-    texts = [
-        str(int(value))
-        if isinstance(value, float | np.floating) and value.is_integer()
-        else str(value)
-        for value in uniques
-    ]
+    texts = id_texts(uniques)
     whole = [WHOLE.fullmatch(text) is not None for text in texts]
     if known is None:
-        numbers = column.dtype.kind in "iuf" and all(whole)
+        numbers = (in_csv or column.dtype.kind in "iuf") and all(whole)
     else:
         numbers = known.dtype.kind in "iu"
     ids = np.array([*texts, None], object)
@@ -193,22 +211,25 @@ def client_ids(column: "pd.Series[Any]", known: Array | None) -> Array:
 
 
 def _read_svmlight(
-    path: Path, client: str | None, time: str | None, optional: Collection[str], width: int
+    file: TableFile, client: str | None, time: str | None, optional: Collection[str], width: int
 ) -> Table:
     if time is not None and "time" not in optional:
-        raise ValueError(f"{path} is read as svmlight text, which has no times: give a CSV file")
+        raise ValueError(
+            f"{file.name} is read as svmlight text, which has no times: give a CSV file"
+        )
     try:
-        with unpacked(path) as stream:
-            # Of two files only one may use feature 0: column numbers must not depend on that.
-            x, y, qid = read_svmlight(path, stream, zero_based=True)
+        # Of two files only one may use feature 0: column numbers must not depend on that.
+        x, y, qid = read_svmlight(file, zero_based=True)
     except ValueError as error:
-        raise ValueError(f"{error}; tables end in {', '.join(KINDS)}") from None
+        raise ValueError(f"{error}; tables end in {', '.join(TABLES)}") from None
     x.resize(x.shape[0], max(width, x.shape[1]))
     if not np.isfinite(y).all():
         row = int(np.flatnonzero(~np.isfinite(y))[0])
-        raise ValueError(f"{path}: row {row + 1} has {y[row]} for its label: remove such rows")
+        raise ValueError(f"{file.name}: row {row + 1} has {y[row]} for its label: remove such rows")
     if len(qid) == len(y):
         return Table(x, y, qid)
     if len(qid) or (client is not None and "client" not in optional):
-        raise ValueError(f"{path} has a client (qid:) in {len(qid)} of {len(y)} rows: give all one")
+        raise ValueError(
+            f"{file.name} has a client (qid:) in {len(qid)} of {len(y)} rows: give all one"
+        )
     return Table(x, y)

@@ -1,0 +1,1 @@
+"""Reading tables: files of every kind, in memory and in batches."""

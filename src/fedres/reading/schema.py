@@ -1,0 +1,218 @@
+"""What each column of a table is, decided once from its Arrow type.
+
+A column is a number, a time, a category, a list of categories, or a vector of numbers, which
+becomes one column per number: ``embedding[0]``, ``embedding[1]``, ... Any other type is refused.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+import numpy as np
+
+from fedres.reading.files import shortened
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class ReadAs(NamedTuple):
+    """How a column is read.
+
+    Attributes
+    ----------
+    type
+        The Arrow type that its values are cast to; of a vector, that of its numbers.
+    is_vector
+        Whether it is one column per number.
+    length
+        Numbers in a vector; None if only its rows tell.
+    """
+
+    type: Any
+    is_vector: bool = False
+    length: int | None = None
+
+
+def read_as(kind: Any) -> ReadAs | None:  # noqa: PLR0911
+    """Return how values of an Arrow type are read; None if they are refused.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> read_as(pa.decimal128(10, 2)).type, read_as(pa.list_(pa.float32(), 3)).length
+    (DataType(double), 3)
+    >>> read_as(pa.struct([("a", pa.int64())])) is None
+    True
+    """
+    import pyarrow as pa
+    from pyarrow import types
+
+    if isinstance(kind, pa.BaseExtensionType) and not _is_uuid(kind):
+        return read_as(kind.storage_type)
+    if types.is_null(kind) or types.is_boolean(kind) or types.is_integer(kind):
+        return ReadAs(kind)
+    if types.is_float32(kind) or types.is_float64(kind) or types.is_duration(kind):
+        return ReadAs(kind)
+    if types.is_float16(kind) or types.is_decimal(kind):
+        return ReadAs(pa.float64())
+    if types.is_date(kind):
+        return ReadAs(pa.timestamp("ms"))
+    if types.is_timestamp(kind):
+        return ReadAs(kind)
+    if types.is_time(kind):
+        return ReadAs(pa.duration(kind.unit))
+    if _is_text(kind) or types.is_dictionary(kind) or _is_uuid(kind):
+        return ReadAs(pa.string())
+    if types.is_fixed_size_list(kind) and _is_number(kind.value_type):
+        return ReadAs(pa.float64(), True, kind.list_size)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        if types.is_floating(kind.value_type):
+            return ReadAs(pa.float64(), True)
+        if any(fits(kind.value_type) for fits in (_is_text, types.is_integer, types.is_null)):
+            return ReadAs(pa.list_(kind.value_type))
+    return None
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _is_uuid(kind: Any) -> bool:
+    import pyarrow as pa
+
+    storage = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+    return bool(pa.types.is_fixed_size_binary(storage) and storage.byte_width == 16)
+
+
+def _is_number(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_floating(kind) or types.is_integer(kind))
+
+
+def refused(name: str, kind: Any) -> ValueError:
+    """Return the error that a column is of a type that is not read."""
+    return ValueError(
+        f"column {name!r} is of the type {shortened(str(kind))}, which is no number, time, text, "
+        "list of texts or vector of numbers: leave it out, or write what it holds as columns"
+    )
+
+
+def cast(column: Any, wanted: ReadAs) -> Any:
+    """Return a column of Arrow in the type that it is read as."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    kind = column.type
+    if _is_uuid(kind):
+        if isinstance(kind, pa.BaseExtensionType):
+            column = pa.chunked_array([one.storage for one in column.chunks], kind.storage_type)
+        texts = [None if one is None else str(UUID(bytes=one)) for one in column.to_pylist()]
+        return pa.array(texts, pa.string())
+    if isinstance(kind, pa.BaseExtensionType):
+        column = pa.chunked_array([one.storage for one in column.chunks], kind.storage_type)
+    if pa.types.is_time(column.type):
+        whole = pa.int32() if pa.types.is_time32(column.type) else pa.int64()
+        column = compute.cast(column.cast(whole), pa.int64())
+    return column if column.type == wanted.type else compute.cast(column, wanted.type, safe=False)
+
+
+def vector_columns(name: str, length: int) -> list[str]:
+    """Return the names of the columns that a vector of numbers becomes."""
+    return [f"{name}[{i}]" for i in range(length)]
+
+
+def as_matrix(name: str, column: Any, length: int) -> Any:
+    """Return a column of vectors as an array of floats, (rows, length); NaN for what is missing."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    lengths = compute.list_value_length(column)
+    wrong = compute.not_equal(lengths, length)
+    if compute.any(wrong).as_py():
+        odd = lengths.filter(wrong)[0].as_py()
+        raise ValueError(
+            f"column {name!r} holds lists of {length} numbers and one of {odd}: write vectors of "
+            "one length"
+        )
+    found = np.full((len(column), length), np.nan)
+    there = compute.is_valid(column).to_numpy(zero_copy_only=False)
+    numbers = compute.cast(compute.list_flatten(column), pa.float64(), safe=False)
+    found[there] = numbers.to_numpy(zero_copy_only=False).reshape(-1, length)
+    return found
+
+
+def expand_nested(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Return a user's frame with one column per number of a vector; raise for what is refused.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> expand_nested(pd.DataFrame({"place": [[0.5, 1.5], None]}))
+       place[0]  place[1]
+    0       0.5       1.5
+    1       NaN       NaN
+    """
+    import pandas as pd
+    import pyarrow as pa
+
+    nested: dict[Any, Any] = {}
+    for number, dtype in enumerate(frame.dtypes):
+        if not pd.api.types.is_object_dtype(dtype) and not isinstance(dtype, pd.ArrowDtype):
+            continue
+        values = frame.iloc[:, number]
+        first = values.first_valid_index()
+        if first is None or not isinstance(
+            values.loc[first], list | tuple | np.ndarray | dict | bytes
+        ):
+            continue
+        try:
+            array = pa.array(values, from_pandas=True)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            continue  # lists of mixed kinds are categories, each by its text
+        wanted = read_as(array.type)
+        if wanted is None or isinstance(values.loc[first], bytes):
+            raise refused(str(frame.columns[number]), array.type)
+        if wanted.is_vector:
+            nested[number] = array
+    if not nested:
+        return frame
+    parts = []
+    for number, name in enumerate(map(str, frame.columns)):
+        if number not in nested:
+            parts.append(frame.iloc[:, [number]])
+            continue
+        length = len(next(one for one in nested[number] if one.is_valid))
+        matrix = as_matrix(name, nested[number], length)
+        parts.append(pd.DataFrame(matrix, frame.index, vector_columns(name, length)))
+    return pd.concat(parts, axis=1)
+
+
+def expand_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return one row with a value per number of a vector.
+
+    Examples
+    --------
+    >>> expand_row({"age": 3, "place": [0.5, 1.5]})
+    {'age': 3, 'place[0]': 0.5, 'place[1]': 1.5}
+    """
+    vectors = {
+        name: value
+        for name, value in row.items()
+        if isinstance(value, list | tuple | np.ndarray)
+        and len(value)
+        and all(isinstance(one, float | np.floating) for one in value)
+    }
+    if not vectors:
+        return row
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if name in vectors:
+            flat |= dict(zip(vector_columns(name, len(value)), value, strict=True))
+        else:
+            flat[name] = value
+    return flat
