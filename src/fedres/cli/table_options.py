@@ -1,10 +1,12 @@
 """What commands on users' tables share: options, the verdict, and how a model reads new rows."""
 
 import json
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -62,6 +64,7 @@ MEMORY = typer.Option(
 JSON = typer.Option("--json", help="Print JSON instead of a table.")
 REPORT = typer.Option(help="Write an HTML report here.")
 MODEL = typer.Argument(help="Folder of a model.")
+ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/")  # one slash: Path("s3://...") drops the second
 
 
 class ColumnOptions(NamedTuple):
@@ -229,6 +232,25 @@ def saved(verdict: "TableComparison", method: str) -> str:
     if method == verdict.recommended:
         return f"{LABELS[method]}, as recommended"
     return f"{LABELS[method]}, as --method asks; recommended is {LABELS[verdict.recommended]}"
+
+
+def refuse_missing(table: Path | None = None, model: Path | None = None) -> None:
+    """Raise if a table or model does not exist, before heavy libraries are imported.
+
+    Patterns, ``-`` for standard input, and addresses such as ``s3://...`` are left to the reader.
+    """
+    if model is not None and not (model.expanduser() / "model.json").is_file():
+        raise ValueError(
+            f"{model} holds no model: there is no model.json in it; name a folder that "
+            "`fedres fit` wrote"
+        )
+    if table is None or table.exists() or table == Path("-") or has_magic(str(table)):
+        return
+    if not ADDRESS.match(str(table)):
+        raise ValueError(
+            f"there is no file {table}: give a CSV, Parquet or svmlight file, or a folder or "
+            "pattern of them"
+        )
 
 
 def open_model(folder: Path, client: Any = None) -> Any:
