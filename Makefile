@@ -8,6 +8,12 @@ GROUPED := .venv/grouped
 
 demo: $(CORE)  ## set everything up, compare all methods on clients that are alike and different
 	$(BIN)/fedres compare --data shops --clients 50 --rounds 100 --report report.html
+	@echo
+	@echo "fedres is installed in the virtual environment .venv. To go on with a table:"
+	@echo "  source .venv/bin/activate"
+	@echo "  fedres data ratings --out ratings.csv --new new.csv    # a generated table, or use your own"
+	@echo "  fedres fit ratings.csv --client user_id --label rating --categorical item_id --local genres --time timestamp --out model"
+	@echo "  fedres evaluate model new.csv"
 
 test: $(DEV)  ## set everything up; lint, types, import directions, tests, doctests
 	$(MAKE) lint
