@@ -4,14 +4,24 @@ CORE := .venv/core
 DEV := .venv/dev
 GROUPED := .venv/grouped
 
-.PHONY: demo test lint clean bench bench-cores bench-accuracy bench-bandits bench-bandit-defaults bench-off-policy bench-kills bench-event-log bench-tables bench-grouped bench-online bench-scale bench-ray bench-flower bench-never-worse bench-mixed-bandit bench-hostile
+.PHONY: demo test test-data lint clean bench bench-cores bench-accuracy bench-bandits bench-bandit-defaults bench-off-policy bench-kills bench-event-log bench-tables bench-grouped bench-online bench-scale bench-ray bench-flower bench-never-worse bench-mixed-bandit bench-hostile
 
 demo: $(CORE)  ## set everything up, compare all methods on clients that are alike and different
 	$(BIN)/fedres compare --data shops --clients 50 --rounds 100 --report report.html
+	@echo
+	@echo "fedres is installed in the virtual environment .venv. To go on with a table:"
+	@echo "  source .venv/bin/activate"
+	@echo "  fedres data ratings --out ratings.csv --new new.csv    # a generated table, or use your own"
+	@echo "  fedres fit ratings.csv --client user_id --label rating --categorical item_id --local genres --time timestamp --out model"
+	@echo "  fedres evaluate model new.csv"
 
 test: $(DEV)  ## set everything up; lint, types, import directions, tests, doctests
 	$(MAKE) lint
 	$(BIN)/pytest -n 2
+
+test-data: $(DEV)  ## the tests that read the paper's data sets (needs FEDRES_DATA)
+	@test -n "$$FEDRES_DATA" || { echo "set FEDRES_DATA to a folder with the paper's data sets"; exit 2; }
+	$(BIN)/pytest -n 2 -m needs_data tests
 
 lint: $(DEV)
 	$(BIN)/ruff check

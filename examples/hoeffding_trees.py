@@ -3,7 +3,7 @@
 Labels are the sum of something linear that all clients share and something of each client's own:
 a tree of thresholds for every other client, linear for the rest. Every client has few rows.
 
-    python examples/hoeffding_trees.py          # needs: pip install 'fedres[river]'
+    python examples/hoeffding_trees.py          # needs: pip install '.[river]'
 """
 
 import numpy as np

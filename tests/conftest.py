@@ -1,5 +1,4 @@
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,10 +6,6 @@ from hypothesis import settings
 
 import fedres
 from compile_first import compile_on_two_cores
-
-SHARED = Path(__file__).parents[2] / "shared" / "datasets"
-if SHARED.is_dir():
-    os.environ.setdefault("FEDRES_DATA", str(SHARED))
 
 
 def pytest_configure(config):
@@ -25,6 +20,15 @@ def pytest_configure(config):
     settings.load_profile("fedres")
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         compile_on_two_cores()
+
+
+def pytest_collection_modifyitems(items):
+    """Skip tests that read real data sets, unless the user says where these are."""
+    if not os.environ.get("FEDRES_DATA"):
+        skip = pytest.mark.skip(reason="set FEDRES_DATA to a folder with the paper's data sets")
+        for item in items:
+            if item.get_closest_marker("needs_data"):
+                item.add_marker(skip)
 
 
 def random_federation(

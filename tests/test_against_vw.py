@@ -138,6 +138,7 @@ def test_client_weight_is_vws_importance():
         vw.vw.finish_example(example)
 
 
+@pytest.mark.needs_data
 @pytest.mark.parametrize("delay", [0, 20, 200])
 @pytest.mark.parametrize(("name", "eta"), [("letter", 0.5), ("usps", 0.02)])
 def test_late_is_vws_that_get_their_examples_late(name, eta, delay):

@@ -1,11 +1,13 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fedres
+from fedres.cli.table_options import refuse_missing
 
 
 def fedres_command(*arguments):
@@ -77,7 +79,7 @@ def test_mistakes_are_one_sentence_and_exit_code_2(arguments, message):
 
 def imported(code, heavy):
     """Which of these modules are there after the code ran in a new process."""
-    code = f"import sys; {code}; print(*sorted({set(heavy)} & set(sys.modules)))"
+    code = f"import sys; {code}\nprint(*sorted({set(heavy)} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.split()
 
@@ -92,6 +94,43 @@ def test_the_first_run_does_not_wait_for_what_it_does_not_use():
     assert imported("import fedres; fedres.load_data('digits')", heavy) == []
     run = "import fedres; fedres.simulate(fedres.federate('digits', 10), rounds=5)"
     assert imported(run, heavy) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("fit none.csv --client a --label b --out model", "there is no file none.csv: give"),
+        ("evaluate saved none.parquet", "there is no file none.parquet: give"),
+        ("predict saved none.csv", "there is no file none.csv: give"),
+        ("evaluate model saved", "model holds no model: there is no model.json in it"),
+        ("predict model saved", "model holds no model: there is no model.json in it"),
+        ("inspect model", "model holds no model: there is no model.json in it"),
+    ],
+)
+def test_a_missing_path_is_reported_before_heavy_imports(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "model.json").touch()
+    code = f"""
+import fedres.cli
+sys.argv = ["fedres", *{arguments.split()!r}]
+sys.stderr = sys.stdout
+try:
+    fedres.cli.main()
+except SystemExit as exit_:
+    print(exit_.code)
+"""
+    said = imported(code, ["numpy", "scipy", "pandas", "sklearn", "pyarrow", "numba", "lightgbm"])
+    assert " ".join(said).startswith(f"fedres: {message}")
+    assert said[-1] == "2"  # the exit code is last: no heavy module follows it
+
+
+@pytest.mark.parametrize("name", ["-", "day-*.csv", "s3://bucket/day.parquet", "folder", "is.csv"])
+def test_names_that_are_left_to_the_reader(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "is.csv").touch()
+    refuse_missing(Path(name))
 
 
 def test_help_has_an_example_and_version_prints():

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from contextlib import nullcontext
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -448,7 +449,7 @@ def test_clients_who_are_all_unknown_are_told_of():
 def test_tables_of_other_libraries(kind):
     X, y, user = ratings(400)
     frame = X.assign(user=user, stars=y)
-    library = pytest.importorskip(kind.split(",")[0])
+    library = import_module(kind.split(",")[0])
     if kind == "pyarrow":
         table = library.Table.from_pandas(frame)
         features, columns = table.select(list(X)), [table["stars"], table["user"]]

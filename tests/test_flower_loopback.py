@@ -16,7 +16,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from fedres.cli.flower import app as commands
 from fedres.flower.app_folder import settings_like, write_app
 from fedres.flower.client_app import state_folder
 from fedres.flower.launch import launch, launch_here, write_report
@@ -297,6 +299,15 @@ def test_the_simulation_runtime_runs_the_same_app_on_a_ray_of_its_own(tmp_path, 
     members = read_run(tmp_path / "here")["members"]
     assert sorted(members) == ["client-0", "client-1", "client-2"]
     assert all(member["applied"] and not member["refused"] for member in members.values())
+
+
+def test_the_demo_runs_and_writes_its_report(tmp_path, monkeypatch):
+    """The README's `fedres flower demo`, with less waiting."""
+    monkeypatch.setattr("fedres.flower.demo.SECONDS", 0.5)
+    page = tmp_path / "report.html"
+    done = CliRunner().invoke(commands, ["demo", "--rounds", "1", "--report", str(page)])
+    assert done.exit_code == 0, done.output
+    assert "clinic-3" in page.read_text()
 
 
 def test_processes_are_stopped_whatever_happens(tmp_path):

@@ -380,6 +380,16 @@ def test_ratings_are_generated(tmp_path):
     pd.testing.assert_frame_equal(pd.read_parquet(out), generate(3, 4, 9))
 
 
+def test_the_last_ratings_may_be_generated_as_new_rows(tmp_path):
+    out, new = tmp_path / "ratings.csv", tmp_path / "new.csv"
+    said = run("data", "ratings", "--users", "3", "--rows", "20", "--out", out, "--new", new)
+    assert said.split("\n")[:2] == [f"{out}: 18 ratings", f"{new}: 2 ratings"]
+    both = pd.concat([pd.read_csv(out), pd.read_csv(new)], ignore_index=True)
+    pd.testing.assert_frame_equal(both, generate(3, rows=20))
+    with pytest.raises(ValueError, match=r"name a \.csv or \.parquet file"):
+        run("data", "ratings", "--out", out, "--new", tmp_path / "new.txt")
+
+
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [

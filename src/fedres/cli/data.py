@@ -62,6 +62,10 @@ def ratings(
     out: Annotated[Path, typer.Option(help="A .csv or .parquet file to write.")] = Path(
         "ratings.csv"
     ),
+    new: Annotated[
+        Path | None,
+        typer.Option(help="Write the last tenth of the ratings to this file instead, as new rows."),
+    ] = None,
     users: Annotated[int, typer.Option(help="How many users.")] = 1000,
     items: Annotated[int, typer.Option(help="How many films.")] = 1700,
     rows: Annotated[int, typer.Option(help="How many ratings.")] = 100_000,
@@ -69,13 +73,18 @@ def ratings(
 ) -> None:
     """Generate a table of film ratings, to try `fedres fit` on.
 
-    Example: fedres data ratings --rows 100000 --out ratings.csv
+    Example: fedres data ratings --rows 100000 --out ratings.csv --new new.csv
     """
     from fedres.tables.ratings import generate
 
-    tables.refuse_unwritable(out, is_table=True)
-    tables.write_table(generate(users, items, rows, seed), out)
-    print(f"{out}: {rows:,} ratings")
+    paths = [out] if new is None else [out, new]
+    for path in paths:
+        tables.refuse_unwritable(path, is_table=True)
+    table = generate(users, items, rows, seed)
+    past = rows if new is None else rows - rows // 10
+    for path, part in zip(paths, (table[:past], table[past:]), strict=False):
+        tables.write_table(part, path)
+        print(f"{path}: {len(part):,} ratings")
 
 
 def _here(known: "KnownSet") -> str:

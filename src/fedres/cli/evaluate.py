@@ -26,6 +26,7 @@ def evaluate(
 
     Example: fedres evaluate model new.parquet --json
     """
+    shared.refuse_missing(table, model)
     found = (
         _of_parts(model, table, memory)
         if memory is not None or shared.is_large(table)

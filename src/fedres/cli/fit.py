@@ -66,6 +66,7 @@ def fit(
     On a Ray cluster: fedres fit 'events/*.parquet' --client user --label clicks --backend ray
     --address auto --workers 16 --out /shared/model
     """
+    shared.refuse_missing(table)
     from fedres.simulation.parallel import working
     from fedres.simulation.settings import choose
     from fedres.tables.judging import TRAINED, compare_on_table

@@ -31,6 +31,7 @@ def inspect(
 
     Example: fedres inspect model --client 42
     """
+    shared.refuse_missing(model=model)
     if effects:
         table = shared.open_model(model, None if client is None else _id(model, client)).effects_
         print(table.to_json(orient="records") if json else table.to_csv(index=False), end="")

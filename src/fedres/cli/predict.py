@@ -32,6 +32,7 @@ def predict(
 
     Example: fedres predict model new.csv --out scored.csv
     """
+    shared.refuse_missing(table, model)
     if out is not None:
         shared.refuse_unwritable(out, is_table=True)
     if memory is not None or shared.is_large(table):

@@ -5,6 +5,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from glob import has_magic
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -227,6 +228,25 @@ def saved(verdict: "TableComparison", method: str) -> str:
     if method == verdict.recommended:
         return f"{LABELS[method]}, as recommended"
     return f"{LABELS[method]}, as --method asks; recommended is {LABELS[verdict.recommended]}"
+
+
+def refuse_missing(table: str | None = None, model: Path | None = None) -> None:
+    """Raise if a table or model does not exist, before heavy libraries are imported.
+
+    Patterns, ``-`` for standard input, and addresses such as ``s3://...`` are left to the reader.
+    """
+    if model is not None and not (model.expanduser() / "model.json").is_file():
+        raise ValueError(
+            f"{model} holds no model: there is no model.json in it; name a folder that "
+            "`fedres fit` wrote"
+        )
+    if table is None or table == "-" or "://" in table or has_magic(table):
+        return
+    if not Path(table).expanduser().exists():
+        raise ValueError(
+            f"there is no file {table}: give a CSV, Parquet or svmlight file, or a folder or "
+            "pattern of them"
+        )
 
 
 def open_model(folder: Path, client: Any = None) -> Any:

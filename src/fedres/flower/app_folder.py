@@ -196,7 +196,8 @@ A Flower app that is fedres: the settings are in `pyproject.toml`, under `[tool.
 
 On this machine alone, with Flower's simulation runtime: `fedres flower run . --local 3`.
 
-On several machines, each with `pip install 'fedres[flower]'` and, for Flower,
+On several machines, each with fedres and Flower (`pip install '.[flower]'` in a checkout of
+fedres) and
 `export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1`:
 
 On the server, behind a proxy that lets only the calls of nodes pass (fedres's deploy/nginx.conf:
