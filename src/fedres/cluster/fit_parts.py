@@ -23,7 +23,14 @@ from fedres.cluster.client_keys import keys_of, uniform
 from fedres.cluster.client_sample import ClientSample, some_rows
 from fedres.cluster.going_on import kept, work_folder
 from fedres.cluster.local_parts import GlobalState
-from fedres.cluster.memory import count_shards, free_memory, refuse_too_little, shown_size
+from fedres.cluster.memory import (
+    count_shards,
+    free_memory,
+    judged_rows,
+    refuse_too_little,
+    rows_at_once,
+    shown_size,
+)
 from fedres.cluster.model_writer import write_model
 from fedres.cluster.row_progress import with_rate
 from fedres.cluster.shards import Layout, Shard, ShardWriter, open_shards
@@ -51,8 +58,6 @@ if TYPE_CHECKING:
     from fedres.cluster.ray_backend import RayBackend
     from fedres.tables.estimator import FedResEstimator
 
-JUDGED = 100_000  # rows of clients that methods are judged on
-A_JUDGED_ROW = 5_000  # bytes of memory
 PREPARED, JUDGED_BY = "prepared", "verdict"  # files of what is finished
 
 
@@ -181,8 +186,7 @@ def prepare_parts(
     needed = max(n_jobs or 1, count_shards(layout, sketch.rows, clients, memory, cores))
     shards = shards or needed
     _refuse_full_disk(folder, layout, sketch.rows)
-    most = min(JUDGED, memory // A_JUDGED_ROW)
-    sample = ClientSample(most, sketch.rows)
+    sample = ClientSample(judged_rows(encoder, sketch.rows / clients, memory), sketch.rows)
     told = f"dealing rows to {shards} shard{'s' * (shards > 1)}" if progress else None
     with ShardWriter(folder, layout, shards) as writer:
         for file, frame in _read(parts, roles, sketch.features, told, sketch.rows):
@@ -214,6 +218,7 @@ def train_parts(
     method: EstimatorMethod,
     chosen: dict[str, Any],
     *,
+    memory: int | None = None,
     n_jobs: int | None = None,
     backend: "RayBackend | None" = None,
     progress: bool = False,
@@ -229,6 +234,8 @@ def train_parts(
         Which.
     chosen
         Parameters that it was judged with: ``eta``, ``shrinkage`` and ``passes``.
+    memory
+        Bytes that may be taken; None for enough.
     n_jobs
         How many shards are worked on at once.
     backend
@@ -245,7 +252,8 @@ def train_parts(
     if model.solver_ == "bayes":
         try:
             cores = count_cores(n_jobs)
-            return _train_bayes(model, prepared.shards, rng, cores, backend, told, go_on)
+            some = _rows_for_variances(prepared, memory)
+            return _train_bayes(model, prepared.shards, some, rng, cores, backend, told, go_on)
         except TooWideError:
             if model.solver == "bayes":
                 raise
@@ -253,9 +261,17 @@ def train_parts(
     return _train_sgd(model, prepared.shards, rng, backend, told, go_on)
 
 
+def _rows_for_variances(prepared: PreparedParts, memory: int | None) -> int:
+    if memory is None:
+        return MOST_ROWS
+    layout, rows = prepared.shards[0].layout, sum(shard.rows for shard in prepared.shards)
+    return rows_at_once(layout.encoder, rows / max(1, prepared.clients), memory, MOST_ROWS)
+
+
 def _train_bayes(
     model: "FedResEstimator",
     shards: Sequence[Shard],
+    some: int,
     rng: Any,
     n_jobs: int,
     backend: "RayBackend | None",
@@ -265,9 +281,9 @@ def _train_bayes(
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     assert isinstance(model.encoder_, Encoder)
-    data = some_rows(shards, model.encoder_, MOST_ROWS)
-    if len(data.client) > MOST_ROWS:
-        data = data.of_clients(of_some_clients(data.client, rng, MOST_ROWS))
+    data = some_rows(shards, model.encoder_, some)
+    if len(data.client) > some:
+        data = data.of_clients(of_some_clients(data.client, rng, some))
     prior = find_prior(model, data, rng)
     del data
     problem = shard_bayes.BayesProblem(model.encoder_, *prior)
@@ -374,6 +390,7 @@ def fit_parts(
             prepared,
             saved,
             found.chosen[saved],
+            memory=room,
             n_jobs=n_jobs,
             backend=backend,
             progress=progress,

@@ -19,6 +19,9 @@ UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 BASE = 700 * 10**6  # the program itself, and the batches that it reads
 A_ROW = 200  # bytes of a row's numbers, labels and order while it is worked on
 AN_ENTRY = 40  # bytes of a feature: read, laid out, sorted by client
+PROGRAM = 450 * 10**6  # the program itself
+JUDGED, A_JUDGED_ROW = 100_000, 5_000  # rows that methods are judged on, and bytes of each
+JUDGING = 1.6  # times the bytes of a row in a shard, for a table in memory beside its features
 A_PREDICTED_ROW, LEAST_BATCH = 5_000, 1_000
 A_WEIGHT, A_CELL = 60, 8  # bytes of a local weight, and of a covariance of two
 
@@ -73,6 +76,17 @@ def count_shards(layout: Layout, rows: int, clients: int, memory: int, n_jobs: i
             f"clients: give --memory {shown_size(1.1 * least).replace(' ', '')} or more"
         )
     return min(needed, max(1, clients))
+
+
+def judged_rows(encoder: Encoder, rows_a_client: float, memory: int) -> int:
+    """Return how many rows methods are judged on in memory: fewer if they are wide."""
+    a_row = max(A_JUDGED_ROW, JUDGING * bytes_a_row(encoder, rows_a_client))
+    return min(JUDGED, int((memory - PROGRAM) / a_row))
+
+
+def rows_at_once(encoder: Encoder, rows_a_client: float, memory: int, most: int) -> int:
+    """Return how many rows may be laid out in memory at once, at most `most`."""
+    return min(most, int((memory - PROGRAM) / bytes_a_row(encoder, rows_a_client)))
 
 
 def refuse_too_little(memory: int) -> None:
