@@ -218,7 +218,7 @@ def test_mistakes_are_told_in_a_sentence(folder, tmp_path):
     assert "both column 'y'" in fails("fit", parts, "--client", "y", *fit[2:])
     frame = pd.read_parquet(folder / "whole.parquet")
     for name, other, words in (
-        ("kinds", frame.assign(age="old"), "in one file and string in another"),
+        ("kinds", frame.assign(age="old"), "in one file and large_string in another"),
         ("labels", frame.assign(y=[f"t{k}" for k in range(len(frame))]), "different texts"),
         ("clients", frame.assign(user=frame.user.where(frame.index > 0)), "for its client"),
         ("empty", frame[:0], "hold no rows"),

@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedres import bandits as bandits
+    from fedres import learners as learners
     from fedres.core import theory as theory
     from fedres.core.delays import Delay as Delay
     from fedres.core.delays import Uniform as Uniform
@@ -53,16 +55,21 @@ _HOMES = {
     "simulate": "simulation.engine",
     "sweep": "simulation.sweep",
 }
+_SUBMODULES = {
+    "bandits": "fedres.bandits",
+    "learners": "fedres.learners",
+    "theory": "fedres.core.theory",
+}
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
-    if name == "theory":
-        return import_module("fedres.core.theory")
+    if name in _SUBMODULES:
+        return import_module(_SUBMODULES[name])
     if name in _HOMES:
         return getattr(import_module(f"fedres.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'fedres' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]
+    return sorted([*_HOMES, *_SUBMODULES, "__version__"])

@@ -106,6 +106,7 @@ def fit(
         chosen = found.chosen[saved]
         model.set_params(method=saved, **chosen).fit(rows.frame, rows.y, rows.client)
         model.columns_ = {"client": client, "label": label, "time": time}
+        model.verdict_ = found.verdict()
         model.save(out)
     summary = {
         "model": str(out.resolve()),

@@ -397,9 +397,10 @@ def fit_parts(
             go_on=True,
         )
         fitted.model.columns_ = {"client": roles.client, "label": roles.label, "time": roles.time}
+        fitted.model.verdict_ = found.verdict()
         parted = prepared.shards
+        rows = fitted.model.n_samples_seen_ = sum(shard.rows for shard in parted)
         clients = write_model(out, fitted.model, fitted.shape, fitted.global_, parted)
-        rows = sum(shard.rows for shard in parted)
     return LargeFit(
         found,
         saved,

@@ -12,9 +12,10 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from fnmatch import fnmatchcase
 from functools import cache
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from fedres.reading.files import UNREADABLE, UTF_16, TableFile, shortened
 
 BLOCK = 2**22  # bytes of text that are parsed at once
 BATCH_BYTES, BATCH_ROWS = 2**24, 2**17  # of a batch at most
+LARGEST_DICTIONARY, DICTIONARIES = 2**20, 2**26  # bytes, of a column and at once
 BUFFER = 2**16  # bytes of each column of Parquet that are read ahead
 DELIMITERS = {".tsv": "\t", ".psv": "|"}
 LINES = 20  # by which the delimiter is found
@@ -400,7 +402,6 @@ def closing_too(reader: Any, source: Any) -> Any:
 
 def _parquet_batches(file: TableFile, columns: Sequence[str], _t: Any, rows: int) -> Iterator[Any]:
     import pyarrow as pa
-    from pyarrow.parquet import ParquetFile
 
     with closing(_opened(file)) as opened:
         # Texts as numbers of a dictionary are read several times faster.
@@ -410,10 +411,72 @@ def _parquet_batches(file: TableFile, columns: Sequence[str], _t: Any, rows: int
             if field.name in columns
             and (pa.types.is_string(field.type) or pa.types.is_large_string(field.type))
         ]
+        groups = _column_groups(opened, columns)
+    if len(groups) == 1:
+        yield from _read_parquet(file, columns, texts, rows)
+    else:
+        yield from _read_by_groups(file, groups, texts, rows)
+
+
+def _read_parquet(
+    file: TableFile, columns: Sequence[str], texts: Sequence[str], rows: int
+) -> Iterator[Any]:
+    from pyarrow.parquet import ParquetFile
+
     with ParquetFile(
         file.seekable(), buffer_size=BUFFER, pre_buffer=False, read_dictionary=texts
     ) as opened:
         yield from opened.iter_batches(rows, columns=columns)
+
+
+def _column_groups(opened: Any, columns: Sequence[str]) -> list[list[str]]:
+    """Split columns so that the dictionaries of one group fit into memory at once."""
+    metadata = opened.metadata
+    if not metadata.num_row_groups:
+        return [[*columns]]
+    bytes_: dict[str, int] = dict.fromkeys(columns, 0)
+    first = metadata.row_group(0)
+    for number in range(metadata.num_columns):
+        chunk = first.column(number)
+        name = chunk.path_in_schema.split(".")[0]
+        if name in bytes_ and chunk.dictionary_page_offset is not None:
+            # Read from the file, and decoded.
+            bytes_[name] += 2 * min(chunk.total_uncompressed_size, LARGEST_DICTIONARY)
+    groups: list[list[str]] = [[]]
+    filled = 0
+    for name, size in bytes_.items():
+        if groups[-1] and filled + size > DICTIONARIES:
+            groups.append([])
+            filled = 0
+        groups[-1].append(name)
+        filled += size
+    return groups
+
+
+def _read_by_groups(
+    file: TableFile, groups: Sequence[Sequence[str]], texts: Sequence[str], rows: int
+) -> Iterator[Any]:
+    """Read groups of columns one after the other into temporary files, then these side by side."""
+    import pyarrow as pa
+
+    with TemporaryDirectory(prefix="fedres-columns-") as folder, ExitStack() as stack:
+        readers = []
+        for number, group in enumerate(groups):
+            path = f"{folder}/{number}"
+            writer = None
+            for batch in _read_parquet(file, group, texts, rows):
+                writer = writer or pa.ipc.new_stream(path, batch.schema)
+                writer.write_batch(batch)
+            if writer is None:
+                return
+            writer.close()
+            readers.append(
+                stack.enter_context(pa.ipc.open_stream(stack.enter_context(open(path, "rb"))))
+            )
+        for batches in zip(*readers, strict=True):
+            names = [name for batch in batches for name in batch.schema.names]
+            arrays = [array for batch in batches for array in batch.columns]
+            yield pa.RecordBatch.from_arrays(arrays, names)
 
 
 def _orc_batches(file: TableFile, columns: Sequence[str], _types: Any, _rows: int) -> Iterator[Any]:

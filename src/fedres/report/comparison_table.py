@@ -1,23 +1,16 @@
 """Results as a table in the terminal."""
 
 from rich.console import Console
-from rich.filesize import decimal
 
 from fedres.paper.reproduction import Reproduction
-from fedres.report.names import NAMES
 from fedres.report.terminal_table import terminal_table
 from fedres.simulation.comparison import SimulatedComparison
 
 
 def print_comparison(result: SimulatedComparison) -> None:
     """Print a comparison and its verdict."""
-    table = terminal_table(
-        ("method", "accuracy", "loss", "hurt", "sent up", "sent down"),
-        comparison_rows(result),
-        ("method",),
-        title=f"{result.data}: {result.clients} clients, {result.rounds} rounds, round-trip delay "
-        f"{result.delay}, {result.seeds} seeds",
-    )
+    heads, rows, _ = result.table()
+    table = terminal_table(heads, rows, ("method",), title=result.title())
     console = Console(highlight=False)
     console.print(table)
     console.print(result.verdict())
@@ -27,21 +20,6 @@ def print_comparison(result: SimulatedComparison) -> None:
         "2% more loss than alone; bytes of one run.",
         style="dim",
     )
-
-
-def comparison_rows(result: SimulatedComparison) -> list[list[str]]:
-    """What each method reached, and what it cost."""
-    return [
-        [
-            NAMES[method],
-            str(result.score(method, "accuracy")),
-            str(result.score(method, "loss")),
-            "" if method == "independent" else f"{result.worse_off(method):.1%}",
-            decimal(outcome.bytes_up),
-            decimal(outcome.bytes_down),
-        ]
-        for method, outcome in result.outcomes.items()
-    ]
 
 
 def print_claims(result: Reproduction) -> None:

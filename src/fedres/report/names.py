@@ -1,11 +1,9 @@
 """Names and colours that tables, plots and pages share."""
 
-NAMES = {
-    "independent": "Independent",
-    "central": "Central",
-    "fedres": "FedRes",
-    "mixture": "Mixture",
-}
+from fedres.simulation.settings import NAMES
+
+__all__ = ["COLOURS", "NAMES"]
+
 COLOURS = {
     "independent": "#d97706",
     "central": "#64748b",

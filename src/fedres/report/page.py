@@ -11,7 +11,6 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from fedres.report.comparison_table import comparison_rows
 from fedres.report.plots import accuracy_plot, bytes_plot, clients_plot, loss_plot, to_svg
 from fedres.simulation.comparison import SimulatedComparison
 
@@ -19,7 +18,7 @@ from fedres.simulation.comparison import SimulatedComparison
 def write_comparison(result: SimulatedComparison, path: Path) -> None:
     """Write a comparison as a page."""
     plots = [accuracy_plot(result), loss_plot(result), clients_plot(result), bytes_plot(result)]
-    write_page(path, "comparison.html", plots, result=result, rows=comparison_rows(result))
+    write_page(path, "comparison.html", plots, result=result, rows=result.table().rows)
 
 
 def write_page(path: Path, template: str, figures: Iterable[Figure], **values: Any) -> None:

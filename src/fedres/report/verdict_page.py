@@ -11,7 +11,7 @@ from fedres.report.columns_table import COLUMN_HEADS, columns_in_words
 from fedres.report.names import COLOURS
 from fedres.report.page import write_page
 from fedres.report.plots import draw_band, one_panel, styled
-from fedres.report.verdict_table import NOTE, heads, protocol, rows
+from fedres.report.verdict_table import NOTE
 from fedres.tables.column_notes import ColumnReading
 from fedres.tables.table_comparison import METHODS, ComparedMethod, Example, TableComparison
 from fedres.tables.verdict_words import LABELS, WORDS, shown
@@ -46,10 +46,10 @@ def write_verdict(
         figures,
         verdict=verdict,
         data=data,
-        protocol=protocol(verdict),
-        heads=heads(verdict),
-        rows=rows(verdict),
-        new_rows=[] if verdict.new is None else rows(verdict.new),
+        protocol=verdict.protocol(),
+        heads=verdict.table().heads,
+        rows=verdict.table().rows,
+        new_rows=[] if verdict.new is None else verdict.new.table().rows,
         note=NOTE,
         column_heads=COLUMN_HEADS,
         columns=columns_in_words(columns),

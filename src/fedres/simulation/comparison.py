@@ -1,12 +1,14 @@
 """Independent, Central, FedRes and their mixture side by side on the same federations."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from functools import partial
 from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
 
+from fedres.core.display import Displayed, Grid
 from fedres.core.sgd import Alignment
 from fedres.core.types import F64
 from fedres.simulation.dataset import Dataset, load_data
@@ -14,7 +16,7 @@ from fedres.simulation.engine import simulate
 from fedres.simulation.intervals import Interval, interval
 from fedres.simulation.parallel import run_all, working
 from fedres.simulation.run import Run
-from fedres.simulation.settings import SGD_METHODS, Method, at_least_1
+from fedres.simulation.settings import NAMES, SGD_METHODS, Method, at_least_1
 from fedres.simulation.split import federate
 
 METRICS = ("accuracy", "loss")  # on test rows; progressive
@@ -26,18 +28,18 @@ MARGIN = 0.02  # so much more loss than alone is no accident
 class MethodOutcome:
     """One method over all seeds, one entry a seed."""
 
-    accuracy: F64
-    loss: F64
+    accuracy: F64 = field(repr=False)
+    loss: F64 = field(repr=False)
     bytes_up: int
     bytes_down: int
     seconds: float
-    curves: F64  # (seeds, rounds): average loss up to each round
-    accuracy_per_client: F64  # (seeds, clients)
-    loss_per_client: F64  # the same of the progressive loss
+    curves: F64 = field(repr=False)  # (seeds, rounds): average loss up to each round
+    accuracy_per_client: F64 = field(repr=False)  # (seeds, clients)
+    loss_per_client: F64 = field(repr=False)  # the same of the progressive loss
 
 
-@dataclass(frozen=True)
-class SimulatedComparison:
+@dataclass(frozen=True, repr=False)
+class SimulatedComparison(Displayed):
     """What `compare` found on a data set, dealt to clients again and again."""
 
     data: str
@@ -97,10 +99,40 @@ class SimulatedComparison:
             f"{abs(change):.1%} {'less' if change <= 0 else 'more'} than with the best of them."
         )
 
+    def title(self) -> str:
+        """Return what was simulated, in words."""
+        return (
+            f"{self.data}: {self.clients} clients, {self.rounds} rounds, round-trip delay "
+            f"{self.delay}, {self.seeds} seeds"
+        )
+
+    def table(self) -> Grid:
+        """Return what each method reached and what it sent, one row per method."""
+        from rich.filesize import decimal
+
+        rows = [
+            [
+                NAMES[method],
+                str(self.score(method, "accuracy")),
+                str(self.score(method, "loss")),
+                "" if method == "independent" else f"{self.worse_off(method):.1%}",
+                decimal(outcome.bytes_up),
+                decimal(outcome.bytes_down),
+            ]
+            for method, outcome in self.outcomes.items()
+        ]
+        return Grid(("method", "accuracy", "loss", "hurt", "sent up", "sent down"), rows)
+
+    def _display(self) -> Iterator[str | Grid]:
+        yield self.title()
+        yield self.table()
+        yield self.verdict()
+        yield self.hurt()
+
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
         return {
-            **{field.name: getattr(self, field.name) for field in fields(self)[:-1]},
+            **{one.name: getattr(self, one.name) for one in fields(self)[:-1]},
             "verdict": self.verdict(),
             "worse_off": {method: self.worse_off(method) for method in self.outcomes},
             "methods": {

@@ -1,16 +1,17 @@
 """The result of a run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from fedres.core.display import Displayed, Grid
 from fedres.core.types import F32, F64, I32, I64
 from fedres.simulation.federation import Federation
 from fedres.simulation.regret import RegretOver, regret_curve
-from fedres.simulation.settings import Method, Settings
+from fedres.simulation.settings import NAMES, Method, Settings
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,8 +50,8 @@ class LocalWeights(Sequence[F32]):
         return weights
 
 
-@dataclass(frozen=True)
-class Run:
+@dataclass(frozen=True, repr=False)
+class Run(Displayed):
     """What a run leaves behind.
 
     Attributes
@@ -82,19 +83,19 @@ class Run:
 
     federation: Federation
     settings: Settings
-    predictions: F32 = field(repr=False)
+    predictions: F32
     loss: float
-    loss_by_round: F64 = field(repr=False)
-    loss_by_client: F64 = field(repr=False)
-    w_global: F32 = field(repr=False)
-    w_local: Sequence[F32] = field(repr=False)
+    loss_by_round: F64
+    loss_by_client: F64
+    w_global: F32
+    w_local: Sequence[F32]
     bytes_up: int
     bytes_down: int
-    test_predictions: F32 | None = field(repr=False)
+    test_predictions: F32 | None
     seconds: float = field(compare=False)
-    global_path: F32 | None = field(default=None, repr=False)
-    experts: Mapping[Method, "Run"] = field(default_factory=dict, repr=False)
-    expert_weights: F64 | None = field(default=None, repr=False)
+    global_path: F32 | None = None
+    experts: Mapping[Method, "Run"] = field(default_factory=dict)
+    expert_weights: F64 | None = None
 
     @cached_property
     def accuracy_per_client(self) -> F64:
@@ -139,3 +140,29 @@ class Run:
         (array([1.        , 0.66666667]), array([1. , 0.5]))
         """
         return regret_curve(self.federation, self.settings, self.predictions, over)
+
+    def _display(self) -> Iterator[str | Grid]:
+        from rich.filesize import decimal
+
+        clients, rounds = self.predictions.shape
+        yield f"Run on {self.federation.name}: {clients:,} clients, {rounds:,} rounds"
+        rows = [
+            [
+                NAMES.get(method, method),
+                f"{run.loss:.4f}",
+                run._accuracy_in_words(),
+                decimal(run.bytes_up),
+                decimal(run.bytes_down),
+                f"{run.seconds:.3g}",
+            ]
+            for method, run in {**self.experts, self.settings.method: self}.items()
+        ]
+        heads = ("method", "loss", "test accuracy", "sent up", "sent down", "seconds")
+        yield Grid(heads, rows)
+
+    def _accuracy_in_words(self) -> str:
+        """Return the test accuracy, or nothing if it is not defined."""
+        try:
+            return f"{self.accuracy:.3f}"
+        except ValueError:
+            return ""

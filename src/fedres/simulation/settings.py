@@ -21,6 +21,12 @@ from fedres.simulation.federation import Federation
 Method = Literal["independent", "central", "fedres", "mixture", "fedres-erm", "fictitious-play"]
 METHODS: tuple[Method, ...] = get_args(Method)
 SGD_METHODS: tuple[Method, ...] = ("independent", "central", "fedres")
+NAMES = {  # of methods, in tables and figures
+    "independent": "Independent",
+    "central": "Central",
+    "fedres": "FedRes",
+    "mixture": "Mixture",
+}
 Initial = Sequence[float] | NDArray[np.floating] | Mapping[Any, Any]
 
 ClientWeight = Literal["T/N"] | Sequence[float] | NDArray[np.floating] | Mapping[Any, float]

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from fedres.core.feature_limit import clipped
-from fedres.core.types import F32, I64, Matrix
+from fedres.core.types import F32, F64, I64, Matrix
 from fedres.reading.schema import expand_row
 from fedres.tables.cell_values import are_numbers
 from fedres.tables.column_notes import ColumnWarning, doubt
@@ -201,6 +201,28 @@ class Encoder:
         """The columns of the local view."""
         own: list[Column | Tastes] = [self.columns[i] for i in self.local]
         return own if self.tastes is None else [*own, self.tastes]
+
+    @property
+    def units_global(self) -> tuple[F64, F64]:
+        """Scale and origin of every global feature, in units of its column.
+
+        A value x of the column becomes the feature ``(x - origin) * scale``. Features of
+        categories and of missing values are 0 or 1: scale 1 and origin 0.
+
+        Examples
+        --------
+        >>> age, film = Number("age", 40.0, 0.1, missing=True), Scaled("film", 0.5)
+        >>> Encoder("table", (age, film), (0, 1), ()).units_global
+        (array([0.1, 1. , 0.5]), array([40.,  0.,  0.]))
+        """
+        columns, begin = self.global_columns, self._global.begin
+        scale, origin = np.ones(self.width_global), np.zeros(self.width_global)
+        for first, column in zip(begin, columns, strict=False):
+            if isinstance(column, Number | Scaled):
+                scale[first] = column.scale
+            if isinstance(column, Number):
+                origin[first] = column.mean
+        return scale, origin
 
     def of_method(self, method: EstimatorMethod) -> "Encoder":
         """The same columns, in the views of one half of FedRes if `method` is one."""

@@ -41,6 +41,8 @@ from fedres.tables.weights import LocalModels, Weights, unpack
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fedres.tables.summary import ModelSummary
+
 
 class FedResEstimator(Parameters):
     """The common part of `FedResRegressor` and `FedResClassifier`."""
@@ -53,6 +55,8 @@ class FedResEstimator(Parameters):
     solver_: str
     shared_: str
     latent_: int
+    n_samples_seen_: int
+    verdict_: str
     _shared: tuple[SharedModel, ...] = ()  # none where the shared model is linear
 
     def fit(self, X: Any, y: Any, client: Any = None, sample_weight: Any = None) -> Self:
@@ -102,6 +106,57 @@ class FedResEstimator(Parameters):
 
         check_is_fitted(self)
         save(self, folder)
+
+    def summary(self) -> "ModelSummary":
+        """Return variance components, shared weights and how the model was chosen.
+
+        Standard errors of shared weights are those of the posterior of ``bayes``; where there are
+        none, the summary gives the reason. It prints as text, and as tables in a notebook.
+
+        Examples
+        --------
+        >>> from fedres import FedResRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X, user = rng.normal(size=(600, 2)), rng.integers(0, 12, 600)
+        >>> y = 3 * X[:, 0] + rng.normal(size=12)[user] + rng.normal(size=600)
+        >>> found = FedResRegressor(local_features=[]).fit(X, y, client=user).summary()
+        >>> found.title
+        'FedResRegressor fitted to 600 rows of 12 clients'
+        >>> found.components[["part", "column"]].to_numpy().tolist()
+        [['shared', 'numbers'], ['client', 'constant'], ['residual', '']]
+        >>> found.weights.columns.tolist()
+        ['column', 'weight', 'standard_error']
+        """
+        from fedres.tables.summary import summarise
+
+        check_is_fitted(self)
+        return summarise(self)
+
+    @property
+    def coef_(self) -> F64:
+        """Weights of a linear shared model, in units of the label and of the original columns.
+
+        One per name in ``encoder_.names_global``: (features,) for numbers, where ``X @ coef_ +
+        intercept_`` is the prediction for an unknown client before it is clipped to the range of
+        labels seen (of counts: its logarithm), and (1, features) or (classes, features) for
+        classes, where it is log odds. A category is 1 or 0. A missing number stands for the mean
+        of its column, and its feature ``=missing`` is 1. Columns of a model trained with a
+        `feature_limit` count only up to that limit.
+        """
+        return self._line[0]
+
+    @property
+    def intercept_(self) -> Any:
+        """Constant of a linear shared model, where all original columns are 0: see `coef_`."""
+        return self._line[1]
+
+    @property
+    def _line(self) -> tuple[F64, Any]:
+        from fedres.tables.summary import shared_line
+
+        check_is_fitted(self)
+        weights, constant = shared_line(self)
+        return (weights, constant) if self._loss == "logistic" else (weights[0], float(constant[0]))
 
     @property
     def clients_(self) -> list[Any]:
@@ -202,6 +257,25 @@ class FedResEstimator(Parameters):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_models")
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        unfitted = str(super().__repr__(N_CHAR_MAX))
+        if not self.__sklearn_is_fitted__():
+            return unfitted
+        from fedres.tables.summary import title_of
+
+        fitted = title_of(self).removeprefix(type(self).__name__).strip()
+        return f"{unfitted}\n  {fitted}, shared model {self.shared_}, solver {self.solver_}"
+
+    def _repr_html_inner(self) -> str:
+        return str(self._repr_mimebundle_().get("text/html", ""))
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """Return scikit-learn's diagram, and below it the summary of a fitted model."""
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle and self.__sklearn_is_fitted__():
+            bundle["text/html"] += self.summary()._repr_html_()
+        return bundle
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = tags.input_tags.allow_nan = True
@@ -221,6 +295,8 @@ class FedResEstimator(Parameters):
 
     def _begin(self, X: Any, y: Any, client: Any, sample_weight: Any = None) -> "Begun":
         """Forget everything and learn the encoder; the table, labels and clients of its rows."""
+        if hasattr(self, "verdict_"):
+            del self.verdict_
         self._check_parameters()
         table, client, offset = self._split(X, client, reset=True)
         y = self._check_labels(y)
@@ -289,6 +365,8 @@ class FedResEstimator(Parameters):
         offset: F64,
     ) -> None:
         """Learn from rows one by one: from what ``bayes`` knows, or by gradients."""
+        if hasattr(self, "n_samples_seen_"):  # models saved by earlier versions do not count rows
+            self.n_samples_seen_ += len(client)
         if isinstance(self._models, MixedModels):
             low, high = self._labels.limits
             low, high = min(low, float(targets.min())), max(high, float(targets.max()))
@@ -424,6 +502,7 @@ class FedResEstimator(Parameters):
 
     def _train(self, rows: "Prepared") -> None:
         assert isinstance(self.encoder_, Encoder)
+        self.n_samples_seen_ = len(rows.client)
         views, items = in_range(self.encoder_.views(rows.table)), self._items(rows.table)
         data = Encoded(
             *views, rows.targets, rows.client, self._labels.limits, rows.weight, rows.offset
@@ -534,7 +613,7 @@ class FedResEstimator(Parameters):
 
     def _begin_online(self) -> None:
         self.solver_, self.shared_, self._posterior, self._shared = "sgd", "linear", None, ()
-        self.latent_ = 0
+        self.latent_ = self.n_samples_seen_ = 0
         best = or_default(self.eta, self.shrinkage, passes=1)
         self._keep(best, [])
         settings = self._settings(best.eta, best.shrinkage)

@@ -116,6 +116,7 @@ def compare_on_table(
     is_known = training_rows[client] > 0
     new = None if is_known.all() else judged(~is_known)
     found = replace(judged(is_known), new=new, model=one, chosen=chosen)
+    one.verdict_ = found.verdict()
     examples = _examples(one, held, np.asarray(table.client)[in_held], errors, is_known)
     return replace(found, shared_losses=shared_losses, examples=examples)
 

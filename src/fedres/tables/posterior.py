@@ -255,6 +255,32 @@ class Posterior:
             tables.append(table if len(outputs) == 1 else table.assign(**{"class": output}))
         return pd.concat(tables, ignore_index=True)
 
+    def shared_variances(self, k: int, mix: F64) -> tuple[F64, float]:
+        """Variances of the shared weights of output k, and of one linear combination of them.
+
+        Parameters
+        ----------
+        k
+            The output.
+        mix
+            Coefficients of the combination, one per weight, the constant's last.
+
+        Returns
+        -------
+        variances, of_mix
+            In units of the models. The variance of the combination is NaN where covariances are
+            not stored, as of a shared model of more than 64 columns.
+        """
+        noise = float(self.noise[k])
+        prior = np.append(self.variances[k], np.inf)[self.groups.of_global]
+        if not self.is_whole:
+            return noise * self.variance_global[k], np.nan
+        root = self.root_global[k].astype(np.float64)
+        known = root @ self.shared[k]
+        of_mix = float((mix @ known) @ (mix @ root))
+        variances = noise * np.einsum("ij,ij->i", known, root)
+        return np.minimum(variances, prior), noise * of_mix
+
     def effects(
         self,
         models: OnlineModels,

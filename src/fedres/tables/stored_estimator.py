@@ -31,7 +31,8 @@ KINDS: dict[str, tuple[type[FedResEstimator], Any]] = {
 WEIGHTS = ("columns", "weights", "squares")
 CHOSEN = (
     "solver_", "shared_", "latent_", "eta_", "shrinkage_", "passes_", "validation_",
-    "n_features_in_",
+    "n_features_in_", "n_samples_seen_",
+    "verdict_",  # in words, if the model was compared with others
     "columns_",  # which of a table's columns is what: `fedres fit` notes it, to read new tables
 )  # fmt: skip
 

@@ -4,6 +4,7 @@ Means over rows have intervals over clients, since rows of one client are alike:
 by client, the mean is a ratio of such sums, and its variance is that of the clients' influences.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -13,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from fedres.core.display import Displayed, Grid
 from fedres.core.types import F64, I64
 from fedres.simulation.intervals import Interval, interval
-from fedres.tables.verdict_words import sentences, sign
+from fedres.tables.verdict_words import LABELS, WORDS, part, sentences, shown, sign
 
 if TYPE_CHECKING:
     from fedres.tables.estimator import FedResEstimator
@@ -75,8 +77,8 @@ class Example(NamedTuple):
     interval: tuple[float, float] | None
 
 
-@dataclass(frozen=True)
-class TableComparison:
+@dataclass(frozen=True, repr=False)
+class TableComparison(Displayed):
     """What `compare` found on a table.
 
     Attributes
@@ -128,11 +130,11 @@ class TableComparison:
     client: I64
     training_rows_of: I64
     errors: dict[ComparedMethod, dict[str, F64]]
-    new: "TableComparison | None" = field(default=None, repr=False)
-    model: "FedResEstimator | None" = field(default=None, repr=False)
-    chosen: dict[ComparedMethod, dict[str, Any]] = field(default_factory=dict, repr=False)
-    shared_losses: dict[ComparedMethod, dict[str, float]] = field(default_factory=dict, repr=False)
-    examples: tuple[Example, ...] = field(default=(), repr=False)
+    new: "TableComparison | None" = None
+    model: "FedResEstimator | None" = None
+    chosen: dict[ComparedMethod, dict[str, Any]] = field(default_factory=dict)
+    shared_losses: dict[ComparedMethod, dict[str, float]] = field(default_factory=dict)
+    examples: tuple[Example, ...] = ()
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -195,6 +197,35 @@ class TableComparison:
         """Say in plain words whether personal + shared pays; new clients have their own line."""
         return "\n".join(sentences(self))
 
+    def protocol(self) -> str:
+        """Return which rows were trained on and which were held out, in words."""
+        which = "the last" if self.by_time else "random ones"
+        new = self.new
+        also = "" if new is None else f", and {_rows_of_new(new)}"
+        return (
+            f"trained on {self.training_rows:,} rows, judged on {len(self.client):,} held out "
+            f"({which} of each client), of {len(self.rows_of):,} clients{also}"
+        )
+
+    def table(self) -> Grid:
+        """Return what each method reaches on held-out rows, one row per method."""
+        first, second = (WORDS[metric] for metric in self.metrics)
+        heads = ["method", first, second, "FedRes gains", "clients better", "clients worse"]
+        return Grid(heads, [self._row(method) for method in METHODS])
+
+    def _row(self, method: ComparedMethod) -> list[str]:
+        row = [LABELS[method], *(shown(self.score(method, metric)) for metric in self.metrics)]
+        if method == "fedres":
+            return [*row, "", "", ""]
+        counts, clients = self.counts(method), len(self.rows_of)
+        worse = f"{part(counts.lose, clients)} ({part(counts.lose_clearly, clients)})"
+        return [*row, shown(self.gain_over(method)), part(counts.gain, clients), worse]
+
+    def _display(self) -> Iterator[str | Grid]:
+        yield f"Comparison {self.protocol()}"
+        yield self.table()
+        yield self.verdict()
+
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
         return {
@@ -242,6 +273,11 @@ class TableComparison:
         theirs, their_influence = _measure(self._sums(method, metric)[who], rows, metric)
         ours, our_influence = _measure(self._sums("fedres", metric)[who], rows, metric)
         return Interval(theirs - ours, interval(their_influence - our_influence).half)
+
+
+def _rows_of_new(new: TableComparison) -> str:
+    clients = len(new.rows_of)
+    return f"{len(new.client):,} rows of {clients:,} new client{'s' * (clients > 1)}"
 
 
 def _groups(rows: I64) -> list[int]:

@@ -1,11 +1,12 @@
 """Models as users look at them: weights by the names of features."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedres.core.display import Displayed, Grid, first_rows
 from fedres.core.types import F32, F64
 from fedres.tables.client_ids import Clients
 from fedres.tables.online_models import OnlineModels
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, eq=False)
-class Weights:
+@dataclass(frozen=True, eq=False, repr=False)
+class Weights(Displayed):
     """One linear model, in units of the label and of encoded features.
 
     Attributes
@@ -39,7 +40,7 @@ class Weights:
     dtype: float64
     """
 
-    names: Sequence[str] = field(repr=False)
+    names: Sequence[str]
     weights: F64
     constant: Any
 
@@ -56,6 +57,15 @@ class Weights:
         names = [*self.names, "constant"]
         return pd.Series(values, names) if values.ndim == 1 else pd.DataFrame(values.T, names)
 
+    def _display(self) -> Iterator[str | Grid]:
+        yield f"Linear model of {len(self.names):,} features and a constant"
+        weights = np.atleast_2d(self.weights)
+        heads = ["weight"] if len(weights) == 1 else [f"class {k}" for k in range(len(weights))]
+        by_size = np.argsort(-np.linalg.norm(weights, axis=0), kind="stable")
+        rows = [[self.names[j], *(f"{w:.4g}" for w in weights[:, j])] for j in by_size]
+        constant = ["constant", *(f"{c:.4g}" for c in np.atleast_1d(self.constant))]
+        yield Grid(["feature", *heads], [*first_rows(rows), constant])
+
 
 def unpack(names: Sequence[str], w: F32, scale: float, shift: float = 0.0) -> Weights:
     """Weights from (outputs, features and constant) in units of the models."""
@@ -66,7 +76,7 @@ def unpack(names: Sequence[str], w: F32, scale: float, shift: float = 0.0) -> We
     return Weights(names, weights, constant)
 
 
-class LocalModels(Mapping[Any, Weights]):
+class LocalModels(Displayed, Mapping[Any, Weights]):
     """Every client's local model, by client; each is unpacked when asked for.
 
     A model has weights for those features only that its client was ever seen with.
@@ -97,3 +107,10 @@ class LocalModels(Mapping[Any, Weights]):
     def norms(self) -> F64:
         """The norm of every client's model, in the order of clients."""
         return self._scale * self._models.client_norms(len(self))
+
+    def _display(self) -> Iterator[str | Grid]:
+        yield f"Local models of {len(self):,} clients, those with the largest norm first"
+        ids, norms = self._clients.ids, self.norms if len(self) else np.zeros(0)
+        by_size = np.argsort(-norms, kind="stable")
+        rows = [[str(ids[i]), f"{norms[i]:.4g}"] for i in by_size]
+        yield Grid(["client", "norm"], first_rows(rows))
