@@ -1,12 +1,14 @@
 """fit, evaluate and predict on tables of several files, from end to end."""
 
 import json
+import re
 import signal
 from multiprocessing import get_context
 
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import fedres
 from fedres.cluster import shard_bayes, shard_sgd
@@ -14,9 +16,11 @@ from fedres.cluster.fit_parts import ColumnRoles, fit_parts
 from fedres.cluster.memory import count_shards, parse_size
 from fedres.cluster.shards import Layout
 from fedres.reading.table_files import TableFiles
+from fedres.tables.client_ids import ClientWarning
 from test_cluster import dying, events
-from test_table_commands import run
+from test_table_commands import app, run
 
+pytestmark = pytest.mark.filterwarnings("ignore::fedres.tables.client_ids.ClientWarning")
 COLUMNS = ["--client", "user", "--label", "y", "--categorical", "code", "--local", "genres,age"]
 
 
@@ -263,3 +267,33 @@ def test_less_memory_makes_more_shards(large):
     assert counts[0] < counts[1] < counts[2]
     with pytest.raises(ValueError, match="too little for 1,000,000,000,000 rows"):
         count_shards(layout, 10**12, 10**11, parse_size("2GB"), 2)
+
+
+def test_rows_of_unknown_clients_in_batches_raise_one_warning(folder, large, tmp_path):
+    frame = pd.read_parquet(folder / "new.parquet").head(40)
+    users = frame.user.to_numpy(object)
+    users[:3], users[3] = "new one" if isinstance(users[0], str) else 10**6, None
+    frame.assign(user=users).to_csv(tmp_path / "some.csv", index=False)
+    frame.drop(columns="user").to_csv(tmp_path / "nobody.csv", index=False)
+    out = tmp_path / "out.csv"
+    with pytest.warns(ClientWarning) as told:
+        run("predict", folder / "model", tmp_path / "some.csv", "--memory", "1GB", "--out", out)
+    unknown, missing = (str(one.message) for one in told)
+    assert re.match(r"\d+ of 40 rows name clients that the model does not know, such as", unknown)
+    assert missing.startswith("1 of 40 rows name no client: these rows are predicted by the")
+    arguments = ["predict", folder / "model", tmp_path / "nobody.csv", "--memory", "1GB"]
+    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    assert "nobody.csv names no client (column user): all rows are predicted" in done.stderr
+
+
+def test_a_model_fitted_by_bayes_in_shards_refuses_to_go_on(folder, large):
+    model = fedres.load_model(folder / "model")
+    frame = pd.read_parquet(folder / "new.parquet")
+    rows = frame[frame.user.isin(model.clients_)].head(5)
+    X = rows.drop(columns="y")
+    before = model.predict(X)
+    with pytest.raises(ValueError, match="cannot go on learning: it was fitted by solver='bayes'"):
+        model.partial_fit(X, rows.y)
+    with pytest.raises(ValueError, match="fit it anew, or in shards with --solver sgd"):
+        model.learn_one(X.iloc[0].to_dict(), 1.0)
+    np.testing.assert_array_equal(model.predict(X), before)

@@ -214,6 +214,7 @@ def test_nothing_is_lost_where_all_are_alike_or_different(personal):
     assert errors["fedres"] < 1.01 * min(errors.values())
 
 
+@pytest.mark.filterwarnings("ignore::fedres.tables.client_ids.ClientWarning")
 def test_noise_is_seen_to_be_noise():
     rng = np.random.default_rng(0)
     X, y, user = rng.normal(size=(600, 8)), rng.normal(size=600), rng.integers(0, 200, 600)
@@ -239,7 +240,7 @@ def test_few_rows_a_client_and_many_columns():
     assert errors[0] < 1.02 * errors[1]  # chance finds slopes for half of the columns
 
 
-@pytest.mark.filterwarnings("ignore:the model knows no client")
+@pytest.mark.filterwarnings("ignore::fedres.tables.client_ids.ClientWarning")
 @pytest.mark.parametrize("level", [0.5, 0.9])
 @pytest.mark.parametrize("noise", ["normal", "skewed"])
 def test_intervals_cover(level, noise):
@@ -294,7 +295,7 @@ def test_intervals_of_new_clients_are_spread_as_clients_are():
     y = x + rng.normal(size=900)[shop] + 0.3 * rng.standard_t(2.5, 5400)
     rest, frame = shop < 600, pd.DataFrame({"x": x})
     model = FedResRegressor(local_features=[]).fit(frame[rest], y[rest], shop[rest])
-    with pytest.warns(UserWarning, match="knows no client"):
+    with pytest.warns(UserWarning, match="clients that the model does not know"):
         low, high = model.predict_interval(frame[~rest], shop[~rest], level=0.5).T
     assert 0.45 < ((low < y[~rest]) & (y[~rest] < high)).mean() < 0.55
     of_rows = np.ptp(model._posterior.quantiles(0.5), axis=1)

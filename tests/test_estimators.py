@@ -20,7 +20,7 @@ from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fedres import FedResClassifier, FedResRegressor, compare, register_with_river
-from fedres.tables.client_ids import Clients
+from fedres.tables.client_ids import Clients, ClientWarning
 from fedres.tables.sgd_tuning import split_for_tuning
 
 EQUAL_WEIGHTS = dict.fromkeys(
@@ -106,7 +106,7 @@ def test_unseen_clients_get_the_global_model(fitted):
     shared = fitted.global_model_
     expected = x_global @ shared.weights + shared.constant
     for client in (["nobody"] * 20, [7] * 20, [None] * 20, False):
-        told = pytest.warns(UserWarning, match="knows no client") if client else nullcontext()
+        told = pytest.warns(UserWarning, match="20 of 20 rows name") if client else nullcontext()
         with told:
             predicted = fitted.predict(X[:20], client=client)
         np.testing.assert_allclose(predicted, expected, atol=1e-4)
@@ -142,6 +142,7 @@ def test_clients_with_three_rows_do_not_overfit():
     assert errors["fedres"][0] < 0.95 * errors["independent"][0]
 
 
+@pytest.mark.filterwarnings("ignore::fedres.tables.client_ids.ClientWarning")
 def test_local_models_with_nothing_to_say_do_little_harm():
     rng = np.random.default_rng(0)
     X, user = rng.normal(size=(4000, 5)), rng.integers(0, 400, 4000)
@@ -426,7 +427,7 @@ def test_in_cross_validation():
     # Of folds by client, those to be predicted are never those learned from.
     model = FedResRegressor(client="user", passes=1)
     named = pd.DataFrame(X, columns=["a", "b"]).assign(user=user)
-    with pytest.warns(UserWarning, match=r"the model knows no client of these rows, such as \d"):
+    with pytest.warns(UserWarning, match=r"\d+ of \d+ rows name clients that the model"):
         cross_val_score(model, named, y, groups=user, cv=GroupKFold(3))
 
 
@@ -434,14 +435,15 @@ def test_clients_who_are_all_unknown_are_told_of():
     X, y, user = ratings(600)
     model = FedResRegressor(passes=1).fit(X, y, user)
     expected = model.predict(X, client=False)
-    all_new = "no client of these rows, such as 'new 4', but 30 others, such as 'user .*': all rows"
+    all_new = "600 of 600 rows name clients that the model does not know, such as 'new 4': these"
     with pytest.warns(UserWarning, match=all_new):
         predicted = model.predict(X, client=["new 4"] * 600)
     np.testing.assert_array_equal(predicted, expected)
-    with pytest.warns(UserWarning, match="no client of these rows but 30 others"):
+    with pytest.warns(UserWarning, match="600 of 600 rows name no client: these"):
         model.score(X, y, client=[None] * 600)
     some = np.where(np.arange(600) < 1, user, "new 4")
-    assert (model.predict(X, client=some)[1:] == expected[1:]).all()  # new clients come in use
+    with pytest.warns(ClientWarning, match="599 of 600 rows name clients"):
+        assert (model.predict(X, client=some)[1:] == expected[1:]).all()
     model.set_params(method="central").fit(X, y, user).predict(X, client=["new 4"] * 600)
 
 

@@ -26,6 +26,7 @@ def test_fedres_helps_between_the_extremes(tmp_path):
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.filterwarnings("ignore::fedres.tables.client_ids.ClientWarning")
 def test_a_model_of_ratings_gains_by_learning_on():
     errors = load("ratings").main(60, 80, 3000)
     assert errors["learning from each rating as it comes"] < errors["as saved"]

@@ -118,7 +118,7 @@ def test_a_client_of_whom_nothing_is_known_is_left_to_what_all_share():
     models, (mean, scale) = model._models, (model._labels.mean, model._labels.scale)
     shared = x_global @ models.shared.w_global[0, :-1] + models.shared.w_global[0, -1]
     both = x_global @ models.w_global[0, :-1] + models.w_global[0, -1]
-    with pytest.warns(UserWarning, match="predicted without local models"):
+    with pytest.warns(UserWarning, match="predicted by the shared model alone"):
         found = model.predict(X, np.full(N, "nobody"))
     low, high = (mean + scale * np.sort([shared, both], axis=0)).clip(y.min(), y.max())
     assert ((found >= low - 1e-3) & (found <= high + 1e-3)).all()

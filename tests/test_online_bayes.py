@@ -113,7 +113,7 @@ def test_with_the_global_side_fixed_a_client_has_the_closed_form(seed, width, co
 def test_new_clients_begin_at_the_shared_model_and_are_less_sure():
     model = FedResRegressor().fit(*rows(500))
     new, labels, _ = rows(100, clients=1, seed=7)
-    with pytest.warns(UserWarning, match="knows no client of these rows"):
+    with pytest.warns(UserWarning, match="clients that the model does not know"):
         before = model.predict_interval(new, np.full(100, "new"))
     model.partial_fit(new[:50], labels[:50], np.full(50, "new"))
     after = model.predict_interval(new, np.full(100, "new"))

@@ -27,6 +27,7 @@ def test_numbers_are_counted_from_where_constants_and_slopes_are_independent(ori
     assert model.encoder_.from_zero == expected
 
 
+@pytest.mark.filterwarnings("ignore::fedres.tables.client_ids.ClientWarning")
 def test_few_rows_gain_by_it(monkeypatch):
     train, new = tiring(150), tiring(5000, seed=1)
     model = FedResRegressor().fit(*train)

@@ -246,6 +246,7 @@ def test_copies_predict_the_same(kind, shared, rows):
     assert not hasattr(clone(model), "_models")
 
 
+@pytest.mark.filterwarnings("ignore::fedres.tables.client_ids.ClientWarning")
 def test_models_with_trees_travel_to_other_processes():
     X, y, client = steps(600)
     model = FedResRegressor(shared="trees", client="client")

@@ -18,6 +18,7 @@ from fedres.cli.evaluate import evaluate
 from fedres.cli.fit import fit
 from fedres.cli.inspect import inspect
 from fedres.cli.predict import predict
+from fedres.tables.client_ids import ClientWarning
 from fedres.tables.ratings import generate
 from fedres.tables.stored_estimator import load_model
 
@@ -26,6 +27,7 @@ for command in (compare, evaluate, fit, inspect, predict):
     app.command()(command)
 app.add_typer(data, name="data")
 
+pytestmark = pytest.mark.filterwarnings("ignore::fedres.tables.client_ids.ClientWarning")
 COLUMNS = ["--client", "user_id", "--label", "rating", "--categorical", "item_id"]
 
 
@@ -217,12 +219,14 @@ def test_unseen_and_missing_clients_get_the_global_model(folder, tmp_path):
     assert "nobody.csv names no client (column user_id): all rows are predicted" in done.stderr
     assert set(pd.read_csv(tmp_path / "out.csv").prediction) == {unseen}
     arguments = ["predict", folder / "model", tmp_path / "three.csv"]
-    done = CliRunner().invoke(app, [str(one) for one in arguments])
-    assert "three.csv has 2 of 3 rows of clients that the model does not know, such as 12345" in (
-        done.stderr
-    )
+    with pytest.warns(ClientWarning) as told:
+        done = CliRunner().invoke(app, [str(one) for one in [*arguments, "--interval", 0.9]])
+    assert [str(one.message)[:50] for one in told] == [  # each once
+        "1 of 3 rows name clients that the model does not k",
+        "1 of 3 rows name no client: these rows are predict",
+    ]
     printed = done.stdout.splitlines()
-    assert printed[0].endswith(",prediction")
+    assert printed[0].endswith(",prediction,prediction_low,prediction_high")
     assert len(printed) == 4
 
 
@@ -251,9 +255,9 @@ def test_ids_keep_their_zeros_from_fit_to_inspect(folder, tmp_path):
 
 def test_new_rows_from_standard_input(folder):
     new = (folder / "new.csv").read_text()
-    done = CliRunner().invoke(app, ["predict", str(folder / "model"), "-"], input=new)
+    with pytest.warns(ClientWarning, match="20 of 300 rows name clients"):
+        done = CliRunner().invoke(app, ["predict", str(folder / "model"), "-"], input=new)
     assert done.stdout == run("predict", folder / "model", folder / "new.csv")
-    assert "standard input has 20 of 300 rows of clients" in done.stderr
     with pytest.raises(ValueError, match=r"^standard input has no column 'item_id', which the mod"):
         raise (
             CliRunner()

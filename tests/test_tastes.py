@@ -66,6 +66,7 @@ def test_intervals_cover_and_parts_add_up(fitted):
 
 
 @pytest.mark.parametrize("rows", [6000, 300])
+@pytest.mark.filterwarnings("ignore::fedres.tables.client_ids.ClientWarning")
 def test_where_there_are_none_there_are_none(rows):
     train = ratings(rows, strength=0.0)
     model = FedResRegressor(**PARAMETERS).fit(*train)
@@ -85,6 +86,7 @@ def _width(model, X):
     return np.diff(model.predict_interval(X), axis=1).mean()
 
 
+@pytest.mark.filterwarnings("ignore::fedres.tables.client_ids.ClientWarning")
 def test_new_clients_and_items_begin_at_the_prior_and_fold_in(fitted, tmp_path):
     X, _ = ratings(seed=1)
     X = X.assign(user=X.user + 1000)
@@ -96,7 +98,7 @@ def test_new_clients_and_items_begin_at_the_prior_and_fold_in(fitted, tmp_path):
     first, rest = newcomers(seed=2), newcomers(seed=3)
     old, _ = ratings(seed=4)
     same = going_on.predict(old)
-    with pytest.warns(UserWarning, match="knows no client of these rows"):
+    with pytest.warns(UserWarning, match="clients that the model does not know"):
         before, width = error(going_on, *rest), _width(going_on, rest[0])
     going_on.partial_fit(*first)
     after = error(going_on, *rest)

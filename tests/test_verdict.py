@@ -212,6 +212,7 @@ def test_both_kinds_of_comparison_speak_alike():
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, np.asarray, csr_array])
+@pytest.mark.filterwarnings("ignore::fedres.tables.client_ids.ClientWarning")
 def test_rows_are_encoded_once_for_all_methods(kind, monkeypatch):
     X, y, user = table(personal=0.5, rows=300)
     frame, learn, encode, calls = kind(X), Encoder.fit, Encoder.encode, []

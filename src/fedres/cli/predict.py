@@ -103,10 +103,12 @@ def _with_predictions(
                 "this model keeps no variances, as one of sgd or one that was fitted in shards: "
                 "leave out --interval, or fit a table that fits into memory by bayes"
             )
-        bounds = model.predict_interval(x, client, level=interval).T
+        with shared.quiet():
+            bounds = model.predict_interval(x, client, level=interval).T
         new |= dict(zip(("prediction_low", "prediction_high"), bounds, strict=True))
     if hasattr(model, "predict_proba"):
-        probabilities = model.predict_proba(x, client).T
+        with shared.quiet():
+            probabilities = model.predict_proba(x, client).T
         for class_, probability in zip(model.classes_.tolist(), probabilities, strict=True):
             new[f"probability_{class_}"] = probability
     for name in new:

@@ -158,11 +158,13 @@ def how_columns_are_read(
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Leave out warnings of columns: the table of how they are read has them."""
+    """Ignore warnings that the command has printed already: of the table, and of clients."""
+    from fedres.tables.client_ids import ClientWarning
     from fedres.tables.column_notes import ColumnWarning
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ColumnWarning)
+        for kind in (ColumnWarning, ClientWarning):
+            warnings.simplefilter("ignore", kind)
         yield
 
 
@@ -280,13 +282,10 @@ def needed_columns(model: Any) -> list[str]:
 
 
 def say_unseen(table: str, stored: "BatchModel") -> None:
-    """Say which rows of a table in batches were predicted without local models."""
-    if stored.unseen_rows:
-        _say(
-            f"{table} has {stored.unseen_rows:,} of {stored.rows:,} rows of clients that the model "
-            f"does not know, such as {stored.example!r}: these rows are predicted without local "
-            "models"
-        )
+    """Print which rows of a table in batches were predicted without local models."""
+    if stored.is_personal and not stored.names_clients:
+        _say_nameless(table, stored.model)
+    stored.warn_unknown()
 
 
 def is_large(table: str) -> bool:
@@ -340,25 +339,20 @@ def _plain_texts(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def or_nobody(client: Any, model: Any, path: str) -> Any:
-    """The clients of rows, or none; a line says whom the model does not know."""
-    if len(model.clients_) <= 1 or model.method == "central":
+    """Return the clients of rows, or False after printing that the table names none."""
+    if len(model.clients_) <= 1 or model.method == "central" or client is not None:
         return client
-    if client is None:
-        column = f" (column {model.client})" if model.client else ""
-        _say(f"{path} names no client{column}: all rows are predicted without local models")
-        return False
-    known = {*model.clients_}
-    new = [id_ for id_ in client.tolist() if id_ not in known]
-    if 0 < len(new) < len(client):  # of none known the model tells
-        _say(
-            f"{path} has {len(new):,} of {len(client):,} rows of clients that the model does not "
-            f"know, such as {new[0]!r}: these rows are predicted without local models"
-        )
-    return client
+    _say_nameless(path, model)
+    return False
 
 
-def _say(sentence: str) -> None:
-    print(f"fedres: {sentence}", file=sys.stderr)
+def _say_nameless(path: str, model: Any) -> None:
+    column = f" (column {model.client})" if model.client else ""
+    print(
+        f"fedres: warning: {path} names no client{column}: all rows are predicted by the shared "
+        "model alone",
+        file=sys.stderr,
+    )
 
 
 def refuse_unwritable(path: Path, is_table: bool = False) -> None:

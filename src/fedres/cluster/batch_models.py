@@ -14,6 +14,7 @@ from fedres.cluster.memory import batch_rows
 from fedres.cluster.row_progress import with_rate
 from fedres.reading.formats import BATCH_ROWS
 from fedres.reading.table_files import TableFiles
+from fedres.tables.client_ids import ClientWarning, warn_unknown
 from fedres.tables.estimator import FedResEstimator
 from fedres.tables.read_table import client_ids
 from fedres.tables.storage import open_folder
@@ -51,17 +52,22 @@ class BatchModel:
         What all clients share.
     rows, unseen_rows
         How many rows there were, and how many of them had a client that the model does not know.
+    missing_rows
+        How many rows had no client.
     unseen
         About how many clients these were.
     example
         One of them.
+    names_clients
+        Whether the table has the column of clients.
     """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
         self._stored = open_folder(Path(folder).expanduser())
         self.model, self._global = without_clients(self._stored)
         self._are_texts = "ids_text" in self._stored.arrays("clients")
-        self.rows = self.unseen_rows = 0
+        self.rows = self.unseen_rows = self.missing_rows = 0
+        self.names_clients = True
         self.unseen, self.example = Distinct(), None
 
     def batches(
@@ -87,6 +93,7 @@ class BatchModel:
         columns = [name for name in parts.names if name in columns]
         rows = BATCH_ROWS if memory is None else batch_rows(memory)
         named = self.model.client if self.model.client in columns else None
+        self.names_clients = named is not None
         parts.settle()
         batches = parts.batches(columns, rows, categories=True)
         sized = (((file, frame), len(frame)) for file, frame in batches)
@@ -98,9 +105,21 @@ class BatchModel:
             model = self._knowing(ids)
             self.rows += len(frame)
             with warnings.catch_warnings():
-                # That a batch has no known client is told for all batches together.
-                warnings.filterwarnings("ignore", "the model knows no client")
+                # `warn_unknown` counts the rows of all batches.
+                warnings.simplefilter("ignore", ClientWarning)
                 yield Batch(file.name, frame, model, ids)
+
+    def warn_unknown(self) -> None:
+        """Warn of rows in all batches so far that were predicted without a local model."""
+        if self.is_personal:
+            unknown, missing = self.unseen_rows, self.missing_rows
+            warn_unknown(self.rows, unknown, missing, self.example, stacklevel=3)
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether predictions depend on the client."""
+        many = len(self._stored.mapped("clients", "ids_key")) > 1
+        return many and self.model.method != "central"
 
     def _knowing(self, ids: Any) -> FedResEstimator:
         """The model with those of these clients that it knows."""
@@ -110,6 +129,7 @@ class BatchModel:
         if ids is not False:
             codes, uniques = pd.factorize(ids)
             distinct = np.asarray(uniques)
+            self.missing_rows += int((codes < 0).sum())
             if not self._are_texts:
                 whole = np.array([not isinstance(id_, str) for id_ in distinct.tolist()], bool)
                 sought = np.where(whole, distinct, 0).astype(np.int64)

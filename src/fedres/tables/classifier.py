@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedres.core.types import F64
 from fedres.tables.cell_values import is_missing
+from fedres.tables.input_rows import check_aligned
 from fedres.tables.labels import ClassLabels
 from fedres.tables.online_estimator import OnlineEstimator
 
@@ -77,6 +78,7 @@ class FedResClassifier(ClassifierMixin, OnlineEstimator):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any, client: Any = None, sample_weight: Any = None) -> float:
         """The share of rows whose class is predicted."""
+        check_aligned(X=X, y=y)
         return float(accuracy_score(y, self.predict(X, client), sample_weight=sample_weight))
 
     def predict_proba_one(self, x: Mapping[str, Any]) -> dict[Any, float]:

@@ -13,6 +13,10 @@ WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")  # 007 is a name
 NAMELESS = ""  # the id of the one client there is where rows have none
 
 
+class ClientWarning(UserWarning):
+    """Rows whose client is unknown to the model, or missing."""
+
+
 class Clients:
     """Numbers for client ids, from 0, in the order in which they come.
 
@@ -49,20 +53,18 @@ class Clients:
     def find(self, client: Any, rows: int, *, loud: bool = False) -> I64:
         """The number of each row's client, -1 where it is unknown or missing; False for no ids.
 
-        A warning says, if `loud`, that none is known.
+        If `loud`, rows of unknown clients and rows without a client raise a warning each.
         """
         if client is False:
             return np.full(rows, self.find_one(NAMELESS))
         codes, ids = _factorise(client, rows)
         numbers = np.array([*map(self.find_one, ids), -1], np.int64)
-        if loud and rows and self._number and (numbers < 0).all():
-            such = f", such as {ids[0]!r}," if ids else ""
-            warnings.warn(
-                f"the model knows no client of these rows{such} but {len(self):,} others, such as "
-                f"{next(iter(self._number))!r}: all rows are predicted without local models",
-                stacklevel=4,
-            )
-        return numbers[codes]
+        found = numbers[codes]
+        if loud:
+            new = next((id_ for id_, number in zip(ids, numbers, strict=False) if number < 0), None)
+            missing = int((codes < 0).sum())
+            warn_unknown(rows, int((found < 0).sum()) - missing, missing, new, stacklevel=6)
+        return found
 
     def find_one(self, id_: Any) -> int:
         """The number of one client, -1 if it is unknown."""
@@ -98,6 +100,34 @@ class Clients:
         return [self._number.setdefault(id_, len(self._number)) for id_ in ids]
 
 
+def warn_unknown(rows: int, unknown: int, missing: int, example: Any, stacklevel: int = 2) -> None:
+    """Warn of rows that are predicted without a local model.
+
+    Parameters
+    ----------
+    rows
+        Number of all rows.
+    unknown, missing
+        Number of rows whose client the model does not know, and of rows without a client.
+    example
+        An unknown client.
+    stacklevel
+        As in `warnings.warn`.
+    """
+    how = "these rows are predicted by the shared model alone"
+    if unknown:
+        warnings.warn(
+            f"{unknown:,} of {rows:,} rows name clients that the model does not know, such as "
+            f"{example!r}: {how}",
+            ClientWarning,
+            stacklevel,
+        )
+    if missing:
+        warnings.warn(
+            f"{missing:,} of {rows:,} rows name no client: {how}", ClientWarning, stacklevel
+        )
+
+
 def _factorise(client: Any, rows: int) -> tuple[I64, list[Any]]:
     """The different ids, and which of them each row has, -1 for none."""
     import pandas as pd
@@ -106,6 +136,11 @@ def _factorise(client: Any, rows: int) -> tuple[I64, list[Any]]:
         raise ValueError(
             f"client is {client!r} for {rows} rows of X: give one client id a row; a column that "
             "has them is named when the estimator is made"
+        )
+    if not hasattr(client, "__len__"):
+        raise ValueError(
+            f"client is {client!r}, and must have one id per row: if all rows are of one client, "
+            f"use [{client!r}] * len(X)"
         )
     values = client if isinstance(client, pd.Series | pd.Index | np.ndarray) else _objects(client)
     if values.ndim != 1 or len(values) != rows:

@@ -115,7 +115,7 @@ def _table(data: Any, parts: dict[str, Any], categorical: Collection[str]) -> "T
     import numpy as np
 
     from fedres.tables.cell_values import as_floats
-    from fedres.tables.input_rows import as_pandas
+    from fedres.tables.input_rows import as_pandas, check_aligned
     from fedres.tables.read_table import Table, read_table, refuse_two_roles
 
     if isinstance(data, Table):
@@ -129,6 +129,7 @@ def _table(data: Any, parts: dict[str, Any], categorical: Collection[str]) -> "T
     if isinstance(data, str | PathLike):
         return read_table(data, **parts, categorical=categorical)
     refuse_two_roles(parts)
+    check_aligned(data=data, **parts)
     data, parts = as_pandas(data), {name: as_pandas(values) for name, values in parts.items()}
     named = {name: column for name, column in parts.items() if isinstance(column, str)}
     for name, column in named.items():

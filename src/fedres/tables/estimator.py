@@ -22,7 +22,7 @@ from fedres.tables.contributions import linear_parts
 from fedres.tables.dict_encoder import DictEncoder
 from fedres.tables.empirical_bayes import Solution, models_of, train
 from fedres.tables.encoder import EncodedTable, Encoder, EstimatorMethod
-from fedres.tables.input_rows import as_pandas
+from fedres.tables.input_rows import as_pandas, check_aligned
 from fedres.tables.labels import Labels
 from fedres.tables.mixed_models import MixedModels
 from fedres.tables.online_models import ModelShape, OnlineModels, SparseRow
@@ -217,9 +217,8 @@ class FedResEstimator(Parameters):
             raise ValueError(
                 f"contributions are of numbers or of two classes, not of {self._labels.outputs}"
             )
-        table, client, offset = self._split(X, client, reset=False, learn=False)
-        numbers, views = self._clients.find(client, table.shape[0]), self._views(table)
-        encoder = self.encoder_
+        table, numbers, offset = self._known_rows(X, client)
+        views, encoder = self._views(table), self.encoder_
         assert isinstance(encoder, Encoder)
         columns = encoder.global_columns, encoder.local_columns
         parts = linear_parts(self._models, columns, views, numbers)
@@ -298,6 +297,7 @@ class FedResEstimator(Parameters):
         if hasattr(self, "verdict_"):
             del self.verdict_
         self._check_parameters()
+        check_aligned(X=X, y=y, client=client, sample_weight=sample_weight)
         table, client, offset = self._split(X, client, reset=True)
         y = self._check_labels(y)
         check_consistent_length(table, y)
@@ -337,6 +337,7 @@ class FedResEstimator(Parameters):
         """Learn from the rows of a table once, in their order."""
         self._refuse_batch()
         if hasattr(self, "_models"):
+            check_aligned(X=X, y=y, client=client)
             table, client, offset = self._split(X, client, reset=False)
             if table.shape[0]:
                 y = self._check_labels(y)
@@ -389,11 +390,20 @@ class FedResEstimator(Parameters):
 
     def _scores(self, X: Any, client: Any) -> F32:
         """The sums of both models for the rows of a table, (outputs, rows)."""
+        table, numbers, offset = self._known_rows(X, client)
+        return self._sums(self._views(table), numbers, offset)
+
+    def _known_rows(self, X: Any, client: Any, *, loud: bool = True) -> tuple[Any, I64, F64 | None]:
+        """Return features, the number of each row's client (-1 if unknown), and offsets.
+
+        With `loud`, unknown and missing clients raise warnings, if that makes a difference.
+        """
         check_is_fitted(self)
+        if loud:
+            check_aligned(X=X, client=client)
         table, client, offset = self._split(X, client, reset=False, learn=False)
-        loud = self.method != "central"
-        clients = self._clients.find(client, table.shape[0], loud=loud)
-        return self._sums(self._views(table), clients, offset)
+        loud = loud and self.method != "central" and len(self._clients) > 1
+        return table, self._clients.find(client, table.shape[0], loud=loud), offset
 
     def _sums(
         self,
@@ -444,7 +454,18 @@ class FedResEstimator(Parameters):
         if isinstance(X, pd.DataFrame) and (reset or hasattr(self, "feature_names_in_")):
             validate_data(self, X, reset=reset, skip_check_array=True)
         else:
-            X = validate_data(
+            X = self._validated_array(X, reset)
+        if not reset and hasattr(self, "feature_names_in_") and isinstance(X, np.ndarray):
+            X = pd.DataFrame(X, columns=self.feature_names_in_)
+        if client is None:
+            only = self._unnamed("X", learn=learn)
+            client = False if only is False else np.full(X.shape[0], only)
+        return X, client, offset
+
+    def _validated_array(self, X: Any, reset: bool) -> Any:
+        """Return an array or a sparse matrix of numbers."""
+        try:
+            return validate_data(
                 self,
                 X,
                 reset=reset,
@@ -452,12 +473,16 @@ class FedResEstimator(Parameters):
                 ensure_all_finite="allow-nan",
                 ensure_min_samples=int(reset),
             )
-        if not reset and hasattr(self, "feature_names_in_") and isinstance(X, np.ndarray):
-            X = pd.DataFrame(X, columns=self.feature_names_in_)
-        if client is None:
-            only = self._unnamed("X", learn=learn)
-            client = False if only is False else np.full(X.shape[0], only)
-        return X, client, offset
+        except ValueError as error:
+            what, _, value = str(error).partition("could not convert string to float: ")
+            if what or not value:
+                raise
+            names = getattr(self, "feature_names_in_", ())
+            columns = f" with the columns {', '.join(names)}" if len(names) else ""
+            raise ValueError(
+                f"X is an array that holds {value}, and arrays are read as numbers: give a "
+                f"DataFrame{columns}"
+            ) from None
 
     def _take_offset(self, X: Any) -> tuple[Any, F64 | None]:
         """Rows without the column of offsets, and these."""

@@ -1,5 +1,6 @@
 """Rows as users give them, a DataFrame, an array or a sparse matrix, by the names of columns."""
 
+import warnings
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -12,6 +13,10 @@ from fedres.reading.schema import expand_nested
 from fedres.tables.cell_values import Values, unfit
 
 InputKind = Literal["table", "array", "csr"]
+
+
+class IndexWarning(UserWarning):
+    """Tables or columns of pandas that are used side by side and have different indexes."""
 
 
 class Input:
@@ -102,6 +107,38 @@ def as_pandas(data: Any) -> Any:
 def listed(names: Sequence[str]) -> str:
     """Return the names of columns for an error, not too many and none too long."""
     return ", ".join([*(shortened(name) for name in names[:50]), *["..."] * (len(names) > 50)])
+
+
+def check_aligned(**inputs: Any) -> None:
+    """Raise if inputs of pandas have the same index in another order; warn if indexes differ.
+
+    Rows are matched by position. The first input of pandas is compared with each of the others.
+    """
+    import pandas as pd
+
+    kinds = pd.DataFrame | pd.Series
+    indexes = {name: data.index for name, data in inputs.items() if isinstance(data, kinds)}
+    first = next(iter(indexes), "")
+    for name, other in indexes.items():
+        index = indexes[first]
+        if len(index) != len(other) or index.equals(other):
+            continue  # other checks refuse different lengths
+        codes = pd.factorize(index.append(other))[0]
+        here, there = np.sort(codes[: len(index)]), np.sort(codes[len(index) :])
+        if (here == there).all():
+            raise ValueError(
+                f"{first} and {name} have the same index in another order, and rows are matched "
+                f"by position: align them by {name}.loc[{first}.index], or pass "
+                f"{name}.to_numpy() if their order is right"
+            )
+        row = int((codes[: len(index)] != codes[len(index) :]).argmax())
+        warnings.warn(
+            f"{first} and {name} have different indexes, such as {index[row]!r} and "
+            f"{other[row]!r} in row {row}: rows are matched by position; pass {name}.to_numpy() "
+            "if their order is right",
+            IndexWarning,
+            stacklevel=5,
+        )
 
 
 def _array(X: Any) -> Any:

@@ -111,6 +111,11 @@ class Parameters(BaseEstimator, ABC):  # type: ignore[misc]
         """Refuse to learn row by row what has to be learned from all rows at once."""
         if self._posterior is not None:
             return
+        if hasattr(self, "_models") and getattr(self, "solver_", None) == "bayes":
+            raise ValueError(
+                "this model cannot go on learning: it was fitted by solver='bayes' in shards, "
+                "which keeps no covariances; fit it anew, or in shards with --solver sgd"
+            )
         what = self._only_bayes(None)
         if what is None and self.solver == "bayes":
             what = "solver='bayes'"

@@ -9,9 +9,10 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import assert_all_finite, column_or_1d
 
-from fedres.core.types import F64, I64
+from fedres.core.types import F64
 from fedres.simulation.settings import choose
 from fedres.tables.encoder import EstimatorMethod, Names
+from fedres.tables.input_rows import check_aligned
 from fedres.tables.labels import CountLabels, NumberLabels, Running
 from fedres.tables.online_estimator import OnlineEstimator
 from fedres.tables.parameters import SharedKind, Solver
@@ -220,7 +221,7 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         values, deviation = self.predict(X, client, return_std=True)
         if isinstance(self._labels, CountLabels):
             return _count_bounds(values, deviation**2, level)
-        is_new = (self._table_and_numbers(X, client)[1] < 0).astype(int)
+        is_new = (self._known_rows(X, client, loud=False)[1] < 0).astype(int)
         return np.asarray(
             values[:, None] + deviation[:, None] * self._known.quantiles(level)[is_new]
         )
@@ -228,17 +229,13 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
     def _spread(self, X: Any, client: Any) -> tuple[float, F64]:
         """The variance of the noise, and that of each row's score, in units of the models."""
         known = self._known
-        table, numbers = self._table_and_numbers(X, client)
+        table, numbers, _ = self._known_rows(X, client, loud=False)
         variances = known.variances_of(self._models, *self._views(table), numbers)
         return float(known.noise[0]), variances
 
-    def _table_and_numbers(self, X: Any, client: Any) -> tuple[Any, I64]:
-        """Features, and the number of each row's client, -1 where it is not known."""
-        table, client, _ = self._split(X, client, reset=False, learn=False)
-        return table, self._clients.find(client, table.shape[0])
-
     def score(self, X: Any, y: Any, client: Any = None, sample_weight: Any = None) -> float:
         """R^2 of the predictions."""
+        check_aligned(X=X, y=y)
         return float(r2_score(y, self.predict(X, client), sample_weight=sample_weight))
 
     def predict_one(self, x: Mapping[str, Any]) -> float:

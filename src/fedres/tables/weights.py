@@ -76,6 +76,13 @@ def unpack(names: Sequence[str], w: F32, scale: float, shift: float = 0.0) -> We
     return Weights(names, weights, constant)
 
 
+class UnknownClientError(KeyError):
+    """A client without a local model."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would add quotes
+
+
 class LocalModels(Displayed, Mapping[Any, Weights]):
     """Every client's local model, by client; each is unpacked when asked for.
 
@@ -89,7 +96,15 @@ class LocalModels(Displayed, Mapping[Any, Weights]):
 
     def __getitem__(self, client: Any) -> Weights:
         if client not in self._clients:
-            raise KeyError(client)
+            known = next(iter(self._clients.ids), None)
+            raise UnknownClientError(
+                f"there is no local model of client {client!r}: "
+                + (
+                    "this model has none"
+                    if known is None
+                    else f"there are {len(self):,}, such as that of {known!r}"
+                )
+            )
         number = self._clients.find_one(client)
         columns, w = self._models.client(number)
         return unpack([self._names[j] for j in columns[:-1]], w, self._scale)

@@ -1,0 +1,116 @@
+"""Clients and indexes that do not fit the rows raise warnings or errors of one sentence."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedres import FedResClassifier, FedResRegressor, compare
+from fedres.tables.client_ids import ClientWarning
+from fedres.tables.input_rows import IndexWarning
+
+RNG = np.random.default_rng(0)
+X = pd.DataFrame({"a": RNG.normal(size=90), "b": RNG.choice(["Yes", "No"], 90)})
+USER = pd.Series(RNG.choice(["a", "b", "c"], 90))
+Y = X.a + USER.map({"a": -1.0, "b": 0.0, "c": 1.0}) + 0.1 * RNG.normal(size=90)
+SOME = ["a", "zz", None]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return FedResRegressor().fit(X, Y, client=USER)
+
+
+@pytest.fixture(scope="module")
+def classes():
+    return FedResClassifier().fit(X, Y > 0, client=USER)
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    [
+        ("model", lambda m: m.predict(X[:3], client=SOME)),
+        ("model", lambda m: m.predict(X[:3], client=SOME, return_std=True)),
+        ("model", lambda m: m.predict_interval(X[:3], client=SOME)),
+        ("model", lambda m: m.contributions(X[:3], client=SOME)),
+        ("model", lambda m: m.score(X[:3], Y[:3], client=SOME)),
+        ("classes", lambda m: m.predict(X[:3], client=SOME)),
+        ("classes", lambda m: m.predict_proba(X[:3], client=SOME)),
+        ("classes", lambda m: m.score(X[:3], Y[:3] > 0, client=SOME)),
+    ],
+)
+def test_unknown_and_missing_clients_raise_one_warning_each(request, kind, call):
+    with pytest.warns(ClientWarning) as told:
+        call(request.getfixturevalue(kind))
+    assert [str(one.message) for one in told] == [
+        "1 of 3 rows name clients that the model does not know, such as 'zz': these rows are "
+        "predicted by the shared model alone",
+        "1 of 3 rows name no client: these rows are predicted by the shared model alone",
+    ]
+
+
+def test_where_clients_make_no_difference_there_is_no_warning(model):
+    model.predict(X[:3], client=False)  # warnings are errors here
+    FedResRegressor(method="central").fit(X, Y, client=USER).predict(X[:3], client=SOME)
+    FedResRegressor().fit(X, Y, client=["a"] * 90).predict(X[:3], client=SOME)
+
+
+SHUFFLED = USER.sample(frac=1, random_state=0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda _: FedResRegressor().fit(X, Y, client=SHUFFLED),
+        lambda _: FedResRegressor().fit(X.to_numpy()[:, :1], Y, client=SHUFFLED),
+        lambda _: FedResRegressor().partial_fit(X, Y, client=SHUFFLED),
+        lambda m: m.partial_fit(X, Y, client=SHUFFLED),
+        lambda m: m.predict(X, client=SHUFFLED),
+        lambda m: m.score(X, SHUFFLED, client=USER),
+        lambda _: compare(X, client=SHUFFLED, label=Y),
+    ],
+)
+def test_the_same_index_in_another_order_is_refused(model, call):
+    with pytest.raises(
+        ValueError, match=r"in another order.*\.loc\[.*\.index\], or pass .*to_numpy"
+    ):
+        call(model)
+
+
+def test_other_indexes_raise_one_warning(model):
+    moved = USER.set_axis(USER.index + 7)
+    with pytest.warns(IndexWarning) as told:
+        found = model.predict_interval(X, client=moved)
+    (one,) = told
+    assert str(one.message) == (
+        "X and client have different indexes, such as 0 and 7 in row 0: rows are matched by "
+        "position; pass client.to_numpy() if their order is right"
+    )
+    np.testing.assert_array_equal(found, model.predict_interval(X, client=USER))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        both = X.set_axis([0, 0, *range(88)]), USER.set_axis([0, 0, *range(88)])
+        model.predict(both[0], client=both[1])
+        model.predict(X.set_axis(moved.index), client=USER.to_numpy())
+
+
+def test_an_unknown_client_of_local_models_is_named(model):
+    with pytest.raises(KeyError) as refused:
+        model.local_models_[99]
+    assert str(refused.value) == (
+        f"there is no local model of client 99: there are 3, such as that of {USER[0]!r}"
+    )
+    assert model.local_models_.get(99) is None
+
+
+def test_one_id_for_all_rows_is_refused(model):
+    with pytest.raises(ValueError, match=r"client is 7, .* one id per row: .* use \[7\] \* len"):
+        model.predict(X, client=7)
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # scikit-learn's
+def test_texts_in_an_array_ask_for_a_table(model):
+    asked = "holds '(Yes|No)', .*: give a DataFrame with the columns a, b"
+    with pytest.raises(ValueError, match=asked):
+        model.predict(X[["b", "a"]].to_numpy(), client=USER)
