@@ -18,16 +18,16 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils._testing import check_output
 from typer.testing import CliRunner
 
 from fedres import FedResClassifier, FedResRegressor, load_model
 from fedres.cli import app
-from fedres.tables import shared_models
-from fedres.tables.shared_models import HistogramTrees, LightGbmTrees
-
-KINDS = [LightGbmTrees, HistogramTrees]
+from fedres.tables import shared_models, skops_files
 
 
 def steps(n=1500, clients=60, seed=0, curved=True):
@@ -40,21 +40,15 @@ def steps(n=1500, clients=60, seed=0, curved=True):
     return X, (shared + own[client] + 0.5 * rng.normal(size=n)).to_numpy(), client
 
 
-@pytest.fixture(params=KINDS, ids=lambda kind: kind.kind)
-def kind(request, monkeypatch):
-    monkeypatch.setattr("fedres.tables.shared_training.trees_at_hand", lambda: request.param)
-    return request.param
-
-
 def error(model, rows):
     X, y, client = rows
     return float(np.sqrt(((model.predict(X, client) - y) ** 2).mean()))
 
 
-def test_trees_find_what_is_not_linear(kind):
+def test_trees_find_what_is_not_linear():
     train, new = steps(), steps(seed=1)
     linear, trees = (FedResRegressor(shared=s).fit(*train) for s in ("linear", "trees"))
-    assert isinstance(trees._shared[0], kind)
+    assert isinstance(trees._shared[0], shared_models.LightGbmTrees)
     assert error(linear, new) > 1.9
     assert error(trees, new) < 0.75
     alone = FedResRegressor(shared="trees", method="central").fit(*train)
@@ -212,7 +206,7 @@ def test_only_bayes_knows_other_shared_models():
     assert FedResRegressor(shared="auto", solver="sgd").fit(*steps(50, 5)).shared_ == "linear"
 
 
-def test_few_rows_are_too_few_for_trees(kind, tmp_path):
+def test_few_rows_are_too_few_for_trees(tmp_path):
     model = FedResRegressor(shared="trees").fit(*steps(12, 3))
     model.save(tmp_path / "model")
     X, _, client = steps(12, 3, seed=1)
@@ -220,7 +214,7 @@ def test_few_rows_are_too_few_for_trees(kind, tmp_path):
 
 
 @pytest.mark.parametrize("shared", ["trees", RandomForestRegressor(5, random_state=0)])
-def test_what_is_saved_predicts_the_same(kind, shared, tmp_path):
+def test_what_is_saved_predicts_the_same(shared, tmp_path):
     X, y, client = steps(600)
     model = FedResRegressor(shared=shared).fit(X, y, client)
     model.save(tmp_path / "model")
@@ -237,7 +231,7 @@ def test_what_is_saved_predicts_the_same(kind, shared, tmp_path):
 
 @pytest.mark.parametrize("rows", [12, 600])  # 12 are too few for a tree
 @pytest.mark.parametrize("shared", ["trees", RandomForestRegressor(5, random_state=0)])
-def test_copies_predict_the_same(kind, shared, rows):
+def test_copies_predict_the_same(shared, rows):
     X, y, client = steps(rows)
     model = FedResRegressor(shared=shared).fit(X, y, client)
     for again in (pickle.loads(pickle.dumps(model)), deepcopy(model)):
@@ -276,14 +270,12 @@ def test_wide_sparse_rows_stay_sparse(monkeypatch):
 def test_wide_sparse_rows_that_a_model_cannot_take_are_refused(monkeypatch):
     X, y, client = sparse.csr_array((60, 2000)), np.arange(60.0), np.arange(60) % 6
     monkeypatch.setattr(shared_models, "MOST_DENSE", 60 * 2000 - 1)
-    monkeypatch.setattr("fedres.tables.shared_training.trees_at_hand", lambda: HistogramTrees)
-    for shared, who in (("trees", "'trees' by scikit-learn"), (GaussianProcessRegressor(),) * 2):
-        match = f"shared={str(who).strip('()')}.* takes no sparse rows, and 60 rows of 2000 columns"
-        with pytest.raises(ValueError, match=match):
-            FedResRegressor(shared=shared, local_features=[]).fit(X, y, client)
+    match = "shared=GaussianProcessRegressor takes no sparse rows, and 60 rows of 2000 columns"
+    with pytest.raises(ValueError, match=match):
+        FedResRegressor(shared=GaussianProcessRegressor(), local_features=[]).fit(X, y, client)
 
 
-def test_tables_that_are_long_are_predicted_part_by_part(kind, monkeypatch):
+def test_tables_that_are_long_are_predicted_part_by_part(monkeypatch):
     X, y, client = steps(300)
     for shared in ("trees", RandomForestRegressor(5, random_state=0)):
         model = FedResRegressor(shared=shared).fit(X, y, client)
@@ -304,39 +296,66 @@ def test_classifiers_are_saved_with_all_their_trees(tmp_path):
         assert (again.predict_proba(X, client) == model.predict_proba(X, client)).all()
 
 
-@pytest.mark.parametrize("shared", ["trees", DecisionTreeRegressor()])
-def test_without_skops_scikit_learns_models_are_not_saved(shared, monkeypatch, tmp_path):
-    monkeypatch.setattr(
-        "fedres.tables.shared_training.trees_at_hand", lambda: shared_models.HistogramTrees
-    )
-    model = FedResRegressor(shared=shared).fit(*steps(300))
-    monkeypatch.setitem(sys.modules, "skops.io", None)
-    with pytest.raises(ImportError, match=r"saved by skops, without pickle.*pip install skops"):
+def hostile(marker):
+    """Return a pipeline whose first step calls ``check_output(rows, executable=...)``."""
+    run = FunctionTransformer(check_output, kw_args={"shell": True, "executable": str(marker)})
+    return make_pipeline(run, Ridge().fit(np.ones((2, 3)), np.ones(2)))
+
+
+def save_unchecked(model, folder, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(skops_files, "_refuse_unknown", lambda *_: None)
+        patch.setattr(check_output, "__module__", "sklearn.utils._testing")
+        model.save(folder)
+
+
+def test_a_model_folder_that_names_a_function_is_refused(tmp_path, monkeypatch):
+    X, y, client = steps(300)
+    model = FedResRegressor(shared=Ridge()).fit(X, y, client)
+    marker = tmp_path / "marker"
+    model._shared[0].fitted = [hostile(marker)]
+    with pytest.raises(ValueError, match=r"not saved, since .*check_output.*save\(folder, trust="):
         model.save(tmp_path / "model")
     assert not (tmp_path / "model").exists()
+    save_unchecked(model, tmp_path / "model", monkeypatch)
+    with pytest.raises(ValueError, match=r"could run code: .*_testing.check_output") as refused:
+        load_model(tmp_path / "model")
+    assert "\n" not in str(refused.value)
+    X.assign(client=client).to_csv(tmp_path / "rows.csv", index=False)
+    command = ["predict", str(tmp_path / "model"), str(tmp_path / "rows.csv")]
+    done = CliRunner().invoke(app, command)
+    assert isinstance(done.exception, ValueError)
+    assert "could run code" in str(done.exception)
+    assert not marker.exists()
 
 
-def test_parts_that_are_not_scikit_learns_are_neither_saved_nor_loaded():
-    import skops.io
+def test_classes_outside_the_list_are_saved_and_loaded_on_purpose(tmp_path):
+    X, y, client = steps(300)
+    shared = make_pipeline(FunctionTransformer(np.tanh), Ridge())
+    model = FedResRegressor(shared=shared).fit(X, y, client)
+    with pytest.raises(ValueError, match="FunctionTransformer") as refused:
+        model.save(tmp_path / "model")
+    assert "numpy.tanh" in str(refused.value)
+    trust = ["numpy.tanh", "sklearn.preprocessing._function_transformer.FunctionTransformer"]
+    model.save(tmp_path / "model", trust=trust)
+    with pytest.raises(ValueError, match=r"load_model\(folder, trust=\['numpy.tanh', "):
+        load_model(tmp_path / "model")
+    again = load_model(tmp_path / "model", trust=trust)
+    assert (again.predict(X, client) == model.predict(X, client)).all()
 
-    class Strange(DecisionTreeRegressor):
-        pass
 
-    Strange.__module__ = "elsewhere"
-    sys.modules["elsewhere"] = module = importlib.util.module_from_spec(
-        importlib.machinery.ModuleSpec("elsewhere", None)
-    )
-    module.Strange, Strange.__qualname__ = Strange, "Strange"
-    try:
-        text = np.frombuffer(skops.io.dumps([[Strange()], 1]), np.uint8)
-        for act in (
-            lambda: shared_models.ForeignModel.unpack(text),
-            lambda: shared_models.ForeignModel([Strange()]).pack(),
-        ):
-            with pytest.raises(ValueError, match=r"not scikit-learn's: elsewhere.Strange$"):
-                act()
-    finally:
-        del sys.modules["elsewhere"]
+def test_no_function_or_method_is_on_the_list():
+    for name in skops_files.TYPES:
+        module, _, attribute = name.rpartition(".")
+        if module != "numpy" or hasattr(np, attribute):
+            assert isinstance(getattr(importlib.import_module(module), attribute), type), name
+
+
+@pytest.mark.parametrize("text", [b"tree\nversion=v4\ngarbage", b"\xff\xfe", b"PK\x03\x04"])
+@pytest.mark.parametrize("kind", [shared_models.LightGbmTrees, shared_models.ForeignModel])
+def test_damaged_shared_models_are_one_sentence(kind, text):
+    with pytest.raises(ValueError, match="damaged"):
+        kind.unpack(np.frombuffer(text, np.uint8))
 
 
 def test_lightgbm_is_not_imported_before_it_is_used():

@@ -1,7 +1,7 @@
 """What both estimators share: from tables and dicts to models, and back to scores."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -100,12 +100,21 @@ class FedResEstimator(Parameters):
                 one._posterior = None  # whoever compares asks for scores, and it is large
             yield one, one._sums(in_range(one.encoder_.views(new)), numbers, offset)
 
-    def save(self, folder: str | PathLike[str]) -> None:
-        """Write the model to a folder, from which `fedres.load_model` reads it."""
+    def save(self, folder: str | PathLike[str], trust: Collection[str] = ()) -> None:
+        """Write the model to a folder, from which `fedres.load_model` reads it.
+
+        Parameters
+        ----------
+        folder
+            Created if absent; a model in it is replaced.
+        trust
+            Full names of classes and functions that a shared model of scikit-learn's kind may have
+            beside the classes of scikit-learn that are known to be safe to load.
+        """
         from fedres.tables.stored_estimator import save
 
         check_is_fitted(self)
-        save(self, folder)
+        save(self, folder, trust)
 
     def summary(self) -> "ModelSummary":
         """Return variance components, shared weights and how the model was chosen.

@@ -42,10 +42,10 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
     loss
         ``squared``, or ``poisson`` for counts: then the models predict the logarithm of the mean.
     shared
-        The model that all clients share: ``linear``; ``trees``, boosted ones of LightGBM where it
-        is installed and otherwise of scikit-learn; ``auto`` for whichever of these has the smaller
-        loss on rows left out; or a regressor of scikit-learn's kind (for classes, a classifier will
-        do as well). All but ``linear`` need ``bayes``, which still fits local models, and weights
+        The model that all clients share: ``linear``; ``trees``, boosted ones of LightGBM; ``auto``
+        for whichever of these has the smaller loss on rows left out; or a regressor of
+        scikit-learn's kind (for classes, a classifier will do as well). All but ``linear`` need
+        ``bayes``, which still fits local models, and weights
         for columns of more than 32 categories, which such a model does not see.
     solver
         ``bayes`` fits both models to all rows at once and finds how much to shrink each column's

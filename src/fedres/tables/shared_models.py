@@ -5,8 +5,7 @@ linear side, where every category has a weight that is shrunk as much as the row
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from importlib.util import find_spec
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedres.core.types import F32, F64, I64, Matrix
+from fedres.tables import skops_files
 from fedres.tables.columns import Category, Column
 
 MOST_CATEGORIES = 32  # of a column that trees see
@@ -42,8 +42,19 @@ class SharedModel(ABC):
         """Scores of rows, (outputs, rows) or (rows,) of one."""
 
     @abstractmethod
-    def pack(self) -> Text:
-        """What a folder keeps: never anything that is run when it is read."""
+    def pack(self, trust: Collection[str] = ()) -> Text:
+        """Return the bytes that a model folder stores: data, never code.
+
+        Parameters
+        ----------
+        trust
+            Full names of classes to accept beside those of `fedres.tables.skops_files`.
+        """
+
+    @classmethod
+    @abstractmethod
+    def unpack(cls, text: Text, trust: Collection[str] = ()) -> "SharedModel":
+        """Return the model that `pack` made bytes of."""
 
 
 class BoostedTrees(SharedModel):
@@ -125,76 +136,23 @@ class LightGbmTrees(BoostedTrees):
             return np.zeros(x.shape[0])
         return np.asarray(self.booster.predict(_taken(x), num_threads=_threads(x)), np.float64)
 
-    def pack(self) -> Text:
-        """The text, empty where rows were too few for a tree."""
+    def pack(self, trust: Collection[str] = ()) -> Text:  # noqa: ARG002
+        """Return LightGBM's text, empty if rows were too few for a tree."""
         if self.booster is None:
             return np.zeros(0, np.uint8)
         return np.frombuffer(self.booster.model_to_string().encode(), np.uint8)
 
     @classmethod
-    def unpack(cls, text: Text) -> "LightGbmTrees":
-        """The trees that `pack` wrote."""
+    def unpack(cls, text: Text, trust: Collection[str] = ()) -> "LightGbmTrees":  # noqa: ARG003
+        """Return the trees that `pack` made text of."""
         if not len(text):
             return cls()
-        lightgbm = _needs("lightgbm", "this model has trees of LightGBM")
-        return cls(booster=lightgbm.Booster(model_str=text.tobytes().decode()))
+        import lightgbm
 
-
-class HistogramTrees(BoostedTrees):
-    """Trees of scikit-learn, where LightGBM is not installed: a list of short series."""
-
-    kind = "histogram"
-
-    def __init__(self, seed: int = 0, series: Sequence[Any] = ()) -> None:
-        self.seed, self.series = seed, list(series)
-
-    @classmethod
-    def prepare(cls, x: Matrix, seed: int) -> Callable[[], BoostedTrees]:
-        """Refuse what would have to be made dense."""
-        if sparse.issparse(x):
-            raise _too_wide("shared='trees' by scikit-learn", x)
-        return lambda: cls(seed)
-
-    def grow(self, x: Matrix, rows: I64, left: F64, weight: F64, score: F64) -> F64:
-        """Add trees."""
-        from sklearn.ensemble import HistGradientBoostingRegressor
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-        if len(rows) < 2 * FEWEST_IN_LEAF:
-            return score
-        x = dense(x)
-        new = HistGradientBoostingRegressor(
-            learning_rate=RATE,
-            max_iter=max(TREES, sum(one.n_iter_ for one in self.series) // GROWTH),
-            max_leaf_nodes=LEAVES,
-            min_samples_leaf=FEWEST_IN_LEAF,
-            early_stopping=False,
-            random_state=self.seed,
-        )
-        with threadpool_limits(_threads(x) or None, "openmp"):  # threads cost more than few rows
-            self.series.append(new.fit(x[rows], left[rows], weight[rows]))
-            return score + np.asarray(new.predict(x), np.float64)
-
-    def predict(self, x: Matrix) -> F64:
-        """Scores of rows."""
-        from threadpoolctl import threadpool_limits
-
-        score = np.zeros(x.shape[0])
-        with threadpool_limits(_threads(x) or None, "openmp"):
-            for part in _parts(x):
-                rows = dense(x[part])
-                for one in self.series:
-                    score[part] += one.predict(rows)
-        return score
-
-    def pack(self) -> Text:
-        """All series, by skops."""
-        return _dump(self.series)
-
-    @classmethod
-    def unpack(cls, text: Text) -> "HistogramTrees":
-        """The trees that `pack` wrote."""
-        return cls(series=_undump(text))
+        try:
+            return cls(booster=lightgbm.Booster(model_str=text.tobytes().decode()))
+        except (lightgbm.basic.LightGBMError, UnicodeDecodeError) as error:
+            raise ValueError(f"the trees of LightGBM are damaged: {error}") from None
 
 
 class ForeignModel(SharedModel):
@@ -225,24 +183,17 @@ class ForeignModel(SharedModel):
         )
         return log_odds(share, self.outputs)
 
-    def pack(self) -> Text:
-        """The models, by skops."""
-        return _dump([self.fitted, self.outputs])
+    def pack(self, trust: Collection[str] = ()) -> Text:
+        """Return the models in the skops format."""
+        return np.frombuffer(skops_files.dump([self.fitted, self.outputs], trust), np.uint8)
 
     @classmethod
-    def unpack(cls, text: Text) -> "ForeignModel":
-        """The models that `pack` wrote."""
-        return cls(*_undump(text))
+    def unpack(cls, text: Text, trust: Collection[str] = ()) -> "ForeignModel":
+        """Return the models that `pack` made bytes of."""
+        return cls(*skops_files.load(text.tobytes(), trust))
 
 
-KINDS: dict[str, Any] = {
-    model.kind: model for model in (LightGbmTrees, HistogramTrees, ForeignModel)
-}
-
-
-def trees_at_hand() -> type[LightGbmTrees] | type[HistogramTrees]:
-    """LightGBM where it is installed."""
-    return HistogramTrees if find_spec("lightgbm") is None else LightGbmTrees
+KINDS: dict[str, Any] = {model.kind: model for model in (LightGbmTrees, ForeignModel)}
 
 
 def log_odds(probability: F64, outputs: int) -> F64:
@@ -297,8 +248,7 @@ def taken_by(model: Any, x: Matrix) -> Any:
 def _too_wide(what: str, x: Matrix) -> ValueError:
     return ValueError(
         f"{what} takes no sparse rows, and {x.shape[0]} rows of {x.shape[1]} columns are too many "
-        "to be made dense: use shared='linear', shared='trees' with lightgbm installed, or fewer "
-        "columns"
+        "to be made dense: use shared='linear', shared='trees', or fewer columns"
     )
 
 
@@ -319,40 +269,3 @@ def _numbers(x: Matrix) -> int:
 
 def _threads(x: Matrix) -> int:
     return 1 if x.shape[0] * x.shape[1] <= ALONE else 0
-
-
-def _needs(module: str, why: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(module)
-    except ImportError:
-        raise ImportError(f"{why}: pip install {module.split('.', maxsplit=1)[0]}") from None
-
-
-def _dump(model: Any) -> Text:
-    skops = _needs(
-        "skops.io",
-        "a shared model of scikit-learn is saved by skops, without pickle (trees of LightGBM need "
-        "nothing more)",
-    )
-    content = skops.dumps(model)
-    _refuse_foreign(skops.get_untrusted_types(data=content))
-    return np.frombuffer(content, np.uint8)
-
-
-def _undump(text: Text) -> Any:
-    skops = _needs("skops.io", "this model has a part that skops saved")
-    content = text.tobytes()
-    unknown = skops.get_untrusted_types(data=content)
-    _refuse_foreign(unknown)
-    return skops.loads(content, trusted=unknown)
-
-
-def _refuse_foreign(unknown: Sequence[str]) -> None:
-    """What scikit-learn itself is made of is trusted, and nothing else."""
-    if foreign := sorted(name for name in unknown if not name.startswith("sklearn.")):
-        raise ValueError(
-            "the shared model is not saved or loaded, since it has parts that are not "
-            f"scikit-learn's: {', '.join(foreign)}"
-        )

@@ -42,10 +42,10 @@ from fedres.tables.sgd_tuning import Encoded, of_some_clients
 from fedres.tables.shared_models import (
     BoostedTrees,
     ForeignModel,
+    LightGbmTrees,
     SharedModel,
     seen_part,
     taken_by,
-    trees_at_hand,
 )
 from fedres.tables.weight_groups import Groups
 
@@ -163,7 +163,7 @@ def train_trees(
         alive = np.any([one.variances.of_groups > 0 for one in courses], axis=0)
         arrow = Arrow(shape, _unseen(data, seen), groups, alive)
         x = seen_part(data.x_global, seen)[arrow.order]
-        new = trees_at_hand().prepare(x, seed)
+        new = LightGbmTrees.prepare(x, seed)
         shared: list[SharedModel] = []
         found = []
         for k, course in enumerate(courses):
@@ -218,7 +218,7 @@ def _take_course(
     variances, rest = linear._replace(of_groups=of_groups), _unseen(data, seen)
     arrow = Arrow(shape, rest, groups, of_groups > 0)
     x = seen_part(data.x_global, seen)[arrow.order]
-    new = trees_at_hand().prepare(x, seed)
+    new = LightGbmTrees.prepare(x, seed)
     growers = [Grower(new(), LinearSide(arrow, labels, variances, fold != j)) for j in range(FOLDS)]
     unseen_score, best, steps = np.zeros(len(fold)), np.zeros(len(fold)), 0
     for step in range(MOST_STEPS + 1):

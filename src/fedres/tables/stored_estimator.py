@@ -1,10 +1,11 @@
 """Estimators on disk; `fedres.tables.storage` says how."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -35,9 +36,11 @@ CHOSEN = (
     "verdict_",  # in words, if the model was compared with others
     "columns_",  # which of a table's columns is what: `fedres fit` notes it, to read new tables
 )  # fmt: skip
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-def save(model: FedResEstimator, folder: str | PathLike[str]) -> None:
+def save(model: FedResEstimator, folder: str | PathLike[str], trust: Collection[str] = ()) -> None:
     """Write a model, all that is needed to predict and to go on learning."""
     global_, local = model._models.pack(len(model._clients))
     meta = describe(model, model._models.settings)
@@ -54,7 +57,7 @@ def save(model: FedResEstimator, folder: str | PathLike[str]) -> None:
         global_["factors"] = model.encoder_.tastes.factors
     if model._shared:
         meta["shared"] = [one.kind for one in model._shared]
-        groups["shared"] = {str(k): one.pack() for k, one in enumerate(model._shared)}
+        groups["shared"] = {str(k): one.pack(trust) for k, one in enumerate(model._shared)}
     write(folder, meta, groups)
 
 
@@ -79,7 +82,24 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def load_model(folder: str | PathLike[str], client: Any = None) -> FedResEstimator:
+def _one_sentence(read: Callable[P, T]) -> Callable[P, T]:
+    """Raise ValueError if a folder has the digests of a model but not its content."""
+
+    @wraps(read)
+    def reading(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return read(*args, **kwargs)
+        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError) as error:
+            raise ValueError(f"the model is damaged, or of another fedres: {error!r}") from None
+        except MemoryError as error:
+            raise ValueError(f"the model is damaged, or larger than memory: {error}") from None
+
+    return reading
+
+
+def load_model(
+    folder: str | PathLike[str], client: Any = None, trust: Collection[str] = ()
+) -> FedResEstimator:
     """Return the model that was saved in a folder.
 
     Parameters
@@ -89,6 +109,10 @@ def load_model(folder: str | PathLike[str], client: Any = None) -> FedResEstimat
     client
         Return what this client needs and read no other's weights: the global model and its own,
         which it can predict with and go on learning.
+    trust
+        Full names of classes and functions that the shared model may have beside the classes of
+        scikit-learn that are known to be safe to load. Trust only what you know: a folder from
+        someone else can name anything that is installed, and run it.
 
     Examples
     --------
@@ -101,7 +125,7 @@ def load_model(folder: str | PathLike[str], client: Any = None) -> FedResEstimat
     (['ann', 'bob'], ['bob'])
     """
     stored = open_folder(Path(folder).expanduser())
-    model, global_ = without_clients(stored)
+    model, global_ = without_clients(stored, trust)
     if client is None:
         stored.verify()
         return with_clients(model, stored, global_, unpack_ids(stored.group("clients")).tolist())
@@ -112,8 +136,11 @@ def load_model(folder: str | PathLike[str], client: Any = None) -> FedResEstimat
     return with_clients(model, stored, global_, [id_], np.array([row]))
 
 
-def without_clients(stored: Stored) -> tuple[FedResEstimator, dict[str, Any]]:
-    """What of a stored model all clients share, and the arrays of it."""
+@_one_sentence
+def without_clients(
+    stored: Stored, trust: Collection[str] = ()
+) -> tuple[FedResEstimator, dict[str, Any]]:
+    """Return what of a stored model all clients share, and the arrays of it."""
     meta = stored.meta
     if meta.get("kind") not in KINDS:
         raise ValueError(
@@ -122,8 +149,9 @@ def without_clients(stored: Stored) -> tuple[FedResEstimator, dict[str, Any]]:
         )
     cls, labels = KINDS[meta["kind"]]
     model = cls(**meta["parameters"])
-    for name, value in meta["chosen"].items():
-        setattr(model, name, value)
+    for name in CHOSEN:
+        if name in meta["chosen"]:
+            setattr(model, name, meta["chosen"][name])
     if meta["names"]:
         model.feature_names_in_ = np.array(meta["names"], object)
     encoder = DictEncoder if "seen" in meta["encoder"] else Encoder
@@ -137,13 +165,14 @@ def without_clients(stored: Stored) -> tuple[FedResEstimator, dict[str, Any]]:
     if "shared" in meta:
         texts = stored.group("shared")
         model._shared = tuple(
-            SHARED_KINDS[kind].unpack(texts[str(k)]) for k, kind in enumerate(meta["shared"])
+            SHARED_KINDS[kind].unpack(texts[str(k)], trust) for k, kind in enumerate(meta["shared"])
         )
     if model.shared is None:
         model.shared = _as_given(model._shared)
     return model, global_
 
 
+@_one_sentence
 def with_clients(
     model: FedResEstimator,
     stored: Stored,

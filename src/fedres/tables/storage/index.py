@@ -31,6 +31,10 @@ def index_text(meta: Any, groups: Any) -> bytes:
     return b'{"sha256": "%s",\n%s' % (sha256(rest).hexdigest().encode(), rest)
 
 
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"it has the number {name}, which is not JSON")
+
+
 def read_index(folder: Path) -> dict[str, Any]:
     """The index of a folder; what is damaged, foreign or of another version is refused."""
     path = folder / NAME
@@ -38,7 +42,7 @@ def read_index(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{folder} holds no model: there is no {NAME} in it")
     text = path.read_bytes()
     try:
-        index = json.loads(text)
+        index = json.loads(text, parse_constant=_refuse_constant)
     except ValueError as error:
         raise ValueError(f"{path} is damaged or not that of a model: {error}") from None
     if not isinstance(index, dict) or index.get("format") != FORMAT:

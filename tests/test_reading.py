@@ -1,0 +1,418 @@
+"""One reading layer: every kind of file, the same rows in memory and in shards."""
+
+import gzip
+import json
+import lzma
+import os
+from decimal import Decimal
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import feather, orc, parquet
+
+from fedres.cluster.fit_parts import ColumnRoles, prepare_parts
+from fedres.cluster.memory import free_memory
+from fedres.reading import formats
+from fedres.reading.files import find_files, is_several
+from fedres.reading.table_files import TableFiles
+from fedres.tables.encoder import Encoder
+from fedres.tables.read_table import read_table
+
+CATEGORICAL = ["shop"]
+
+
+def put(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+# The same table in every kind of file
+
+
+def as_json_lines(frame):
+    return frame.to_json(orient="records", lines=True, date_format="iso", date_unit="s")
+
+
+def write(frame, folder, kind):
+    """Write a table; the order of its columns differs from kind to kind."""
+    frame = frame[sorted(frame, reverse=kind in ("jsonl", "feather"))]
+    text = frame.to_csv(index=False)
+    arrow = pa.Table.from_pandas(frame, preserve_index=False)
+    path = folder / f"table.{kind}"
+    if kind == "partitioned":
+        parquet.write_to_dataset(arrow, path, partition_cols=["part"])
+    elif kind == "two files":
+        path.mkdir()
+        half = len(frame) // 2
+        put(path / "a.csv", frame[:half].to_csv(index=False))
+        frame[half:].iloc[:, ::-1].astype({"number": np.float32}).to_parquet(path / "b.parquet")
+    elif kind == "csv.zst":
+        put(path, pa.compress(text.encode(), "zstd", asbytes=True))
+    elif kind == "feather":
+        feather.write_feather(arrow, path)
+    elif kind == "arrow":
+        with pa.ipc.new_stream(path, arrow.schema) as stream:
+            stream.write_table(arrow)
+    elif kind == "parquet":
+        frame.to_parquet(path)
+    elif kind == "orc":
+        orc.write_table(arrow, path)
+    else:
+        put(
+            path,
+            {
+                "csv": text,
+                "csv.gz": gzip.compress(text.encode()),
+                "csv.xz": lzma.compress(text.encode()),
+                "tsv": frame.to_csv(index=False, sep="\t"),
+                "pipes.csv": frame.to_csv(index=False, sep="|"),
+                "utf16.csv": text.encode("utf-16"),
+                "jsonl": as_json_lines(frame),
+                "json": frame.to_json(orient="records", date_format="iso", date_unit="s"),
+            }[kind],
+        )
+    return path
+
+
+KINDS = [
+    *("csv", "csv.gz", "csv.zst", "csv.xz", "tsv", "pipes.csv", "utf16.csv", "jsonl", "json"),
+    *("parquet", "feather", "arrow", "orc", "partitioned"),
+]
+
+
+def encoded(name, ids, folder=None):
+    """Encode a table in memory, or in shards; rows are known by their ids and sorted by them."""
+    if folder is None:
+        table = read_table(name, client="user", label="id", categorical=CATEGORICAL)
+        encoder = Encoder.fit(table.frame, categorical=CATEGORICAL)
+        views, order = encoder.transform(table.frame), np.argsort(table.y)
+        clients = table.client[order].astype(str).tolist()
+    else:
+        parts = TableFiles.find(str(name), [*CATEGORICAL, "user"])
+        prepared = prepare_parts(
+            parts,
+            ColumnRoles("user", "id"),
+            folder,
+            memory=10**9,
+            task="numbers",
+            parameters={"categorical_features": CATEGORICAL},
+            shards=1,
+        )
+        (shard,) = prepared.shards
+        records = shard.records()
+        encoder, labels = shard.layout.encoder, shard.layout.labels
+        order = np.argsort(records["y"])
+        assert np.allclose(np.sort(records["y"]), labels.targets(np.sort(ids).astype(float))[0])
+        views = encoder.views(shard.layout.table(records))
+        clients = shard.clients()[shard.keys()[0]][order].astype(str).tolist()
+    features = {}
+    for names, x in zip((encoder.names_global, encoder.names_local), views, strict=True):
+        dense = np.asarray(x.toarray() if hasattr(x, "toarray") else x)[order]
+        features |= dict(zip(names, dense.T, strict=True))
+    return features, clients
+
+
+@st.composite
+def tables(draw):
+    rows = draw(st.integers(4, 12))
+
+    def column(values):
+        return draw(st.lists(values, min_size=rows, max_size=rows))
+
+    day = pd.Timestamp("2020-01-01 10:00:00")
+    return pd.DataFrame(
+        {
+            "id": np.arange(rows),
+            "user": column(st.sampled_from(["ann", "bob", "007", "cyd x"])),
+            "shop": column(st.sampled_from([1, 2, 30])),
+            "genre": column(st.sampled_from(["Action|Comedy", "Drama", "Köln"])),
+            "number": column(st.sampled_from([0.5, -1.25, 3.0, 1e6])),
+            "whole": column(st.integers(-(2**40), 2**40)),
+            "flag": column(st.booleans()),
+            "when": pd.Series(
+                [day + pd.Timedelta(days=k) for k in column(st.integers(0, 400))]
+            ).astype("datetime64[s]"),
+            "part": column(st.sampled_from(["x1", "x2"])),
+        }
+    )
+
+
+@given(tables(), st.sampled_from([*KINDS, "two files"]))
+def test_every_kind_of_file_gives_the_same_rows_in_memory_and_in_shards(
+    tmp_path_factory, frame, kind
+):
+    folder = tmp_path_factory.mktemp("kinds")
+    expected = encoded(write(frame, folder, "csv"), frame["id"])
+    path = folder / "table.csv" if kind == "csv" else write(frame, folder, kind)
+    shards = folder / "shards"
+    shards.mkdir()
+    for features, clients in (encoded(path, frame["id"]), encoded(path, frame["id"], shards)):
+        assert clients == expected[1]
+        assert features.keys() == expected[0].keys()
+        for name, values in features.items():
+            np.testing.assert_allclose(values, expected[0][name], rtol=1e-5, atol=1e-5)
+
+
+# Hive partitions, and files that differ
+
+
+@pytest.mark.parametrize("pattern", ["", "/*", "/day=*/*.parquet", "/**/*.parquet"])
+def test_columns_of_partitions_are_read(tmp_path, pattern):
+    frame = pd.DataFrame({"user": [1, 2, 1], "y": [1.0, 2.0, 3.0]})
+    for day, null in (("2020-01-01", False), ("2020-01-02", False), ("", True)):
+        folder = tmp_path / "events" / f"day={'__HIVE_DEFAULT_PARTITION__' if null else day}"
+        folder.mkdir(parents=True)
+        frame.to_parquet(folder / "part-0.parquet")
+    put(tmp_path / "events" / "_SUCCESS", "")
+    table = TableFiles.find(f"{tmp_path}/events{pattern}")
+    assert table.names == ["user", "y", "day"]
+    days = table.read()["day"]
+    assert days.isna().sum() == 3
+    assert sorted({str(day.date()) for day in days.dropna()}) == ["2020-01-01", "2020-01-02"]
+
+
+def test_partitions_named_as_texts_keep_their_zeros(tmp_path):
+    for shop in ("007", "7"):
+        (tmp_path / f"shop={shop}").mkdir()
+        put(tmp_path / f"shop={shop}" / "a.csv", "y\n1\n")
+    frame = TableFiles.find(str(tmp_path), ["shop"]).read()
+    assert frame["shop"].tolist() == ["007", "7"]
+
+
+def test_an_absent_column_is_missing_and_noted(tmp_path):
+    put(tmp_path / "a.csv", "user,age\n1,30\n")
+    put(tmp_path / "b.csv", "user\n2\n")
+    with pytest.warns(UserWarning, match="column 'age' is not in 1 of 2 files .* such as .*b.csv"):
+        frame = TableFiles.find(str(tmp_path)).read()
+    assert frame["age"].fillna(-1).tolist() == [30, -1]
+
+
+def test_a_late_value_loosens_the_type_of_a_column(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "BLOCK", 64)
+    text = "a,b,c\n" + "1,,x\n" * 100 + "1.5,2020-01-02,y\n"
+    table = TableFiles.find(str(put(tmp_path / "a.csv", text)))
+    frame = table.read()
+    assert frame["a"].iloc[-1] == 1.5
+    assert frame["b"].iloc[-1] == pd.Timestamp("2020-01-02")
+    assert frame.index[-1] == 102
+    settled = TableFiles.find(str(tmp_path / "a.csv")).settle()
+    assert sum(len(batch) for _, batch in settled.batches(["a"])) == 101
+
+
+def test_json_lines_may_have_new_fields_and_wider_numbers_later(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "BLOCK", 64)
+    lines = [{"a": 1}] * 50 + [{"a": 2.5, "b": "x"}]
+    frame = TableFiles.find(
+        str(put(tmp_path / "a.jsonl", "\n".join(map(json.dumps, lines))))
+    ).read()
+    assert frame["a"].iloc[[0, -1]].tolist() == [1.0, 2.5]
+    assert frame["b"].notna().sum() == 1
+
+
+# What a column is
+
+
+def types_table():
+    return pa.table(
+        {
+            "user": ["ann", "bob"],
+            "price": pa.array([Decimal("1.50"), None], pa.decimal128(8, 2)),
+            "place": pa.array([[0.5, 1.5], None], pa.list_(pa.float32(), 2)),
+            "ratings": pa.array([[0.5, 1.5, 2.5], [1.0, 2.0, 3.0]]),
+            "tags": [["u", "v"], []],
+            "clock": pa.array([3600, 60], pa.time32("s")),
+            "uuid": pa.array([UUID(int=7).bytes, UUID(int=8).bytes], pa.binary(16)),
+            "kind": pa.array([7, 8]).dictionary_encode(),
+            "y": pa.array([Decimal("2.25"), Decimal("3.25")], pa.decimal128(8, 2)),
+        }
+    )
+
+
+@pytest.mark.parametrize("kind", ["parquet", "feather"])
+def test_one_decision_per_column(tmp_path, kind):
+    path = tmp_path / f"a.{kind}"
+    {"parquet": parquet.write_table, "feather": feather.write_feather}[kind](types_table(), path)
+    frame = TableFiles.find(str(path)).read()
+    assert frame["price"].fillna(-1).tolist() == [1.5, -1]
+    assert frame[["place[0]", "place[1]"]].iloc[0].tolist() == [0.5, 1.5]
+    assert frame["place[0]"].isna().tolist() == [False, True]
+    assert frame["ratings[2]"].tolist() == [2.5, 3.0]
+    assert frame["clock"].dt.total_seconds().tolist() == [3600, 60]
+    assert frame["uuid"].tolist() == [str(UUID(int=7)), str(UUID(int=8))]
+    assert frame["kind"].astype(str).tolist() == ["7", "8"]
+    encoder = Encoder.fit(frame.drop(columns=["user", "y"]))
+    assert {"price", "place[1]", "tags=u"} <= {*encoder.names_global}
+    assert read_table(path, client="uuid", label="y").y.tolist() == [2.25, 3.25]
+
+
+@pytest.mark.parametrize(
+    ("column", "type_"),
+    [
+        ([{"k": 1}, {"k": 2}], "struct<k: int64>"),
+        ([b"xx", b"yy"], "binary"),
+        (pa.array([[("k", 1)], []], pa.map_(pa.string(), pa.int64())), "map<string, int64"),
+        (pa.array([[], []], pa.list_(pa.float64())), "list<element: double>"),
+    ],
+)
+def test_other_types_are_refused_by_name_unless_ignored(tmp_path, column, type_):
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"user": [1, 2], "odd": column, "y": [1.0, 2.0]}), path)
+    roles = {"client": "user", "label": "y"}
+    with pytest.raises(ValueError, match=f"column 'odd' is of the type {type_}"):
+        read_table(path, **roles)
+    assert read_table(path, **roles, ignore=["odd"]).frame.shape[1] == 0
+    assert "odd" in read_table(path, **roles, as_is=True).frame
+
+
+@pytest.mark.parametrize(("value", "type_"), [({"k": 1}, "struct"), (b"xx", "binary")])
+def test_frames_of_users_are_refused_alike(value, type_):
+    with pytest.raises(ValueError, match=f"column 'odd' is of the type {type_}"):
+        Encoder.fit(pd.DataFrame({"odd": [value, value]}))
+
+
+def test_vectors_in_frames_and_single_rows_are_columns():
+    frame = pd.DataFrame({"place": [np.array([0.0, 1.0]), np.array([2.0, 3.0])]})
+    encoder = Encoder.fit(frame, local="place")
+    assert encoder.names_local == ["place[0]", "place[1]"]
+    (one, _), (every, _) = encoder.transform_one({"place": [2.0, 3.0]}), encoder.transform(frame)
+    np.testing.assert_array_equal(one[0], every[1])
+
+
+def test_vectors_of_different_lengths_are_refused(tmp_path):
+    parquet.write_table(pa.table({"v": [[0.5, 1.0], [0.5]]}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="lists of 2 numbers and one of 1"):
+        TableFiles.find(str(tmp_path / "a.parquet")).read(["v[0]", "v[1]"])
+
+
+def test_ids_above_two_to_the_63_are_texts_in_shards_as_in_memory(tmp_path):
+    ids = pa.array([2**63 + 5, 2**63 + 6, 7, 7], pa.uint64())
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"user": ids, "x": [1.0, 2, 3, 4], "y": [1.0, 2, 3, 4]}), path)
+    (tmp_path / "shards").mkdir()
+    (shard,) = prepare_parts(
+        TableFiles.find(str(path), ["user"]),
+        ColumnRoles("user", "y"),
+        tmp_path / "shards",
+        memory=10**9,
+        shards=1,
+    ).shards
+    in_memory = read_table(path, client="user", label="y").client
+    assert sorted(shard.clients().tolist()) == sorted({*in_memory.tolist()})
+    assert str(2**63 + 5) in in_memory.tolist()
+
+
+# Files that change, and memory
+
+
+def change(path, frame, how):
+    if how == "labels":
+        frame = frame.assign(y=frame["y"] * 1000)
+    elif how == "rows":
+        frame = pd.concat([frame, frame])
+    frame.to_parquet(path)
+
+
+@pytest.mark.parametrize("how", ["labels", "rows", "touched"])
+def test_a_file_that_changes_between_two_passes_is_noticed(tmp_path, how):
+    path = tmp_path / "a.parquet"
+    frame = pd.DataFrame({"user": [1, 2], "y": [1.0, 2.0]})
+    frame.to_parquet(path)
+    table = TableFiles.find(str(path))
+    assert len(table.read()) == 2
+    change(path, frame, how)
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(ValueError, match="changed while it was read: run the command again"):
+        list(table.batches(["y"]))
+
+
+def test_rows_that_vanish_under_an_old_time_stamp_are_noticed(tmp_path):
+    path = put(tmp_path / "a.csv", "a,b\n1,2\n3,4\n")
+    table = TableFiles.find(str(path))
+    table.read()
+    stat = path.stat()
+    put(path, "a,b\n1,2000000\n"[: stat.st_size].ljust(stat.st_size, "0"))
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    with pytest.raises(ValueError, match="changed while it was read"):
+        list(table.batches(["a"]))
+
+
+def test_batches_are_counted_in_bytes(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    wide = pa.table({f"x{k}": rng.normal(size=5000) for k in range(50)})
+    parquet.write_table(wide, tmp_path / "a.parquet")
+    monkeypatch.setattr("fedres.reading.table_files.BATCH_BYTES", 400_000)
+    frames = [frame for _, frame in TableFiles.find(str(tmp_path / "a.parquet")).batches()]
+    assert {len(frame) for frame in frames} == {1000}
+    # Dictionaries that do not fit at once are read by groups of columns.
+    monkeypatch.setattr(formats, "DICTIONARIES", 10**5)
+    grouped = [frame for _, frame in TableFiles.find(str(tmp_path / "a.parquet")).batches()]
+    pd.testing.assert_frame_equal(pd.concat(grouped), pd.concat(frames))
+
+
+@pytest.mark.parametrize(
+    ("files", "free"),
+    [
+        ({}, 8_192_000),
+        ({"memory.max": "max", "memory.current": "5"}, 8_192_000),
+        ({"memory.max": "3000000", "memory.current": "1000000"}, 2_000_000),
+        ({"memory/memory.limit_in_bytes": "9", "memory/memory.usage_in_bytes": "4"}, 5),
+    ],
+)
+def test_the_limit_of_a_container_is_kept(tmp_path, files, free):
+    (tmp_path / "proc").mkdir()
+    put(tmp_path / "proc" / "meminfo", "MemTotal: 9 kB\nMemAvailable:  8000 kB\n")
+    for name, text in files.items():
+        path = tmp_path / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        put(path, text + "\n")
+    assert free_memory(tmp_path) == free
+
+
+# Names and mistakes
+
+
+def test_urls_of_files(tmp_path):
+    put(tmp_path / "a.csv", "a,b\n1,2\n")
+    url = tmp_path.as_uri()
+    assert is_several(url)
+    assert TableFiles.find(f"{url}/a.csv").read()["b"].tolist() == [2]
+    assert [file.name for file in find_files(url)] == [f"file://{tmp_path}/a.csv"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.csv", "", "is empty: give a file with rows"),
+        ("a.xlsx", b"PK\x03\x04" + b"secret" * 99, "an Excel workbook or a zip archive: save"),
+        ("a.db", b"SQLite format 3\x00" + b"secret" * 99, "an SQLite database: export a table"),
+        ("a.bin", b"\x89PNG\x00" + b"secret" * 99, "a binary file of a kind that is not read"),
+        ("a.feather", b"FEA1" + b"secret" * 99, "of the old version 1"),
+        ("a.parquet", "secret" * 99, "its first bytes are not such a file's"),
+        ("a.csv.gz", "secret" * 99, "is not compressed so"),
+        ("a.csv", "a,b\n" + "secret" * 999 + "\n", "Expected 2 columns, got 1"),
+        ("a.json", '[{"a": 1}, {"a": "' + "secret" * 99 + '"}]', "changed from number to string"),
+        ("a.jsonl", '{"a": 1}\n{"a": ' + "secret" * 99, "is cut short or damaged"),
+        ("a.csv", "a,a\n1,2\n", "has two columns 'a': rename one"),
+    ],
+)
+def test_what_cannot_be_read_is_said_with_little_of_its_content(tmp_path, name, content, words):
+    path = put(tmp_path / name, content)
+    with pytest.raises(ValueError, match=r".") as error:
+        TableFiles.find(str(path)).read()
+    assert words in str(error.value)
+    assert str(error.value).startswith(str(path))
+    assert str(error.value).count("secret") <= 10
+    assert "\n" not in str(error.value)
+
+
+def test_other_files_of_a_folder_are_left_out_with_a_word(tmp_path):
+    put(tmp_path / "a.csv", "a\n1\n")
+    put(tmp_path / "README.md", "words")
+    with pytest.warns(UserWarning, match=r"1 file in .* such as README.md, is left out"):
+        assert [Path(file.path).name for file in find_files(str(tmp_path))] == ["a.csv"]
