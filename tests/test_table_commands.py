@@ -488,3 +488,20 @@ def test_mistakes_with_models_are_one_sentence(folder, tmp_path, monkeypatch, ar
     with pytest.raises(ValueError, match=message) as error:
         run(*arguments)
     assert "\n" not in str(error.value)
+
+
+def test_the_report_is_for_phones_and_dark_pages_and_has_no_none(folder, tmp_path):
+    run(
+        "fit",
+        folder / "ratings.csv",
+        *COLUMNS,
+        "--out",
+        tmp_path / "m",
+        "--report",
+        tmp_path / "r.html",
+    )
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "prefers-color-scheme: dark" in page
+    assert '<meta name="viewport"' in page
+    assert page.count("<table") == page.count('<div class="scroll"><table')
+    assert "None" not in page.split("<h2>Protocol</h2>")[1]

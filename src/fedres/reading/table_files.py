@@ -240,7 +240,7 @@ class TableFiles:
                 value = file.partition.get(name)
                 texts = pa.array([value] * len(table), pa.string())
                 column = pa.chunked_array([texts if value is not None else texts.cast(wanted_type)])
-            if kind is None:
+            if kind is None or (kind.is_vector and not self._lengths[name]):
                 plain[name] = column
             elif kind.is_vector:
                 matrix = as_matrix(name, column, self._lengths[name])

@@ -53,7 +53,7 @@ def write_verdict(
         note=NOTE,
         column_heads=COLUMN_HEADS,
         columns=columns_in_words(columns),
-        model=model,
+        model={name: value for name, value in model.items() if value not in (None, 0)},
     )
 
 
