@@ -90,6 +90,26 @@ def test_fit_says_the_verdict_and_saves_a_model_of_all_rows(folder, tmp_path):
 
 
 @pytest.mark.parametrize("memory", [[], ["--memory", "2GB"]], ids=["in memory", "in shards"])
+def test_fit_recommends_nothing_after_a_few_judged_rows(memory, tmp_path):
+    table, page = tmp_path / "table.csv", tmp_path / "page.html"
+    pd.DataFrame({"user": [1] * 5 + [2] * 5, "x": range(10), "y": np.sin(range(10))}).to_csv(
+        table, index=False
+    )
+    command = ["fit", table, "--client", "user", "--label", "y", "--shared", "linear", *memory]
+    said = run(*command, "--out", tmp_path / "a", "--report", page)
+    flat = " ".join(said.split())
+    assert "2 judged rows are too few to recommend a method: at least 30 are needed." in flat
+    assert "FedRes, the default; too few rows were judged to recommend a method." in flat
+    assert "2 judged rows are too few to recommend a method" in page.read_text()
+    assert "Recommended" not in said + page.read_text()
+    assert load_model(tmp_path / "a").method == "fedres"
+    found = json.loads(run(*command, "--out", tmp_path / "b", "--method", "central", "--json"))
+    assert (found["method"], found["recommended"]) == ("central", None)
+    said = run(*command, "--out", tmp_path / "b", "--method", "central")
+    assert "Central, as --method asks; too few rows were judged" in " ".join(said.split())
+
+
+@pytest.mark.parametrize("memory", [[], ["--memory", "2GB"]], ids=["in memory", "in shards"])
 def test_a_model_is_replaced_with_notice_and_only_by_a_whole_one(memory, tmp_path, monkeypatch):
     table, model = tmp_path / "table.csv", tmp_path / "model"
     rng = np.random.default_rng(0)
