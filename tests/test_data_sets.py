@@ -189,7 +189,7 @@ def test_what_is_wrong_is_said(tmp_path, cache, name, text, message):
 
 def test_unknown_names():
     with pytest.raises(
-        ValueError, match=r"'lettre': choose one of shops, digits, letter.*the path of"
+        ValueError, match=r"'lettre': choose one of digits, shops, letter.*the path of"
     ):
         load_data("lettre")
 
@@ -448,6 +448,7 @@ def test_get_says_what_failed_and_what_to_do(folder, site, monkeypatch):
 
 def test_get_what_cannot_be_had(folder):
     assert "not on the LIBSVM site: put texture" in str(fedres("data", "get", "texture").exception)
+    assert "shops is already here" in fedres("data", "get", "shops").output
     assert "choose one of digits" in str(fedres("data", "get", "tiny", "lettre").exception)
 
 
@@ -457,11 +458,14 @@ def test_list(folder, monkeypatch):
     write(folder / "letter.scale")
     output = fedres("data", "list").output
     here = {words[0]: words[1] for line in output.splitlines() if len(words := line.split()) > 1}
-    assert here["digits"] == here["sensorless2200"] == "yes"
+    assert here["digits"] == here["shops"] == here["sensorless2200"] == "yes"
     assert here["sensorless"] == "sample"
     assert here["letter"] == here["mnist"] == "no"  # letter lacks its test rows
     assert "60,000 / 10,000" in output
     assert "…" not in output
+    assert "shops: generated customers" in output
+    assert "digits: images of handwritten digits" in output
+    assert "`fedres data ratings`" in output
     assert f"Looked in {folder} (FEDRES_DATA)." in output
     monkeypatch.delenv("FEDRES_DATA")
     assert "FEDRES_DATA is not set" in fedres("data", "list").output

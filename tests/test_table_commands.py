@@ -1,6 +1,8 @@
 """fit, evaluate, predict, inspect and compare on tables, from end to end."""
 
 import json
+import os
+from errno import ENOSPC
 from io import StringIO
 
 import numpy as np
@@ -85,6 +87,59 @@ def test_fit_says_the_verdict_and_saves_a_model_of_all_rows(folder, tmp_path):
     assert model.columns_ == {"client": "user_id", "label": "rating", "time": "timestamp"}
     assert len(model.clients_) == pd.read_csv(folder / "ratings.csv").user_id.nunique()
     assert [model.encoder_.columns[i].name for i in model.encoder_.local] == ["genres", "year"]
+
+
+@pytest.mark.parametrize("memory", [[], ["--memory", "2GB"]], ids=["in memory", "in shards"])
+def test_fit_recommends_nothing_after_a_few_judged_rows(memory, tmp_path):
+    table, page = tmp_path / "table.csv", tmp_path / "page.html"
+    pd.DataFrame({"user": [1] * 5 + [2] * 5, "x": range(10), "y": np.sin(range(10))}).to_csv(
+        table, index=False
+    )
+    command = ["fit", table, "--client", "user", "--label", "y", "--shared", "linear", *memory]
+    said = run(*command, "--out", tmp_path / "a", "--report", page)
+    flat = " ".join(said.split())
+    assert "2 judged rows are too few to recommend a method: at least 30 are needed." in flat
+    assert "FedRes, the default; too few rows were judged to recommend a method." in flat
+    assert "2 judged rows are too few to recommend a method" in page.read_text()
+    assert "Recommended" not in said + page.read_text()
+    assert load_model(tmp_path / "a").method == "fedres"
+    found = json.loads(run(*command, "--out", tmp_path / "b", "--method", "central", "--json"))
+    assert (found["method"], found["recommended"]) == ("central", None)
+    said = run(*command, "--out", tmp_path / "b", "--method", "central")
+    assert "Central, as --method asks; too few rows were judged" in " ".join(said.split())
+
+
+@pytest.mark.parametrize("memory", [[], ["--memory", "2GB"]], ids=["in memory", "in shards"])
+def test_a_model_is_replaced_with_notice_and_only_by_a_whole_one(memory, tmp_path, monkeypatch):
+    table, model = tmp_path / "table.csv", tmp_path / "model"
+    rng = np.random.default_rng(0)
+    pd.DataFrame(
+        {"user": np.repeat([1, 2, 3, 4], 25), "x": rng.normal(size=100), "y": rng.normal(size=100)}
+    ).to_csv(table, index=False)
+    command = ["fit", table, "--client", "user", "--label", "y", "--shared", "linear", *memory]
+    command = [str(one) for one in [*command, "--out", model]]
+    notice = f"fedres: the model in {model} will be replaced when the new one is written\n"
+    first = CliRunner().invoke(app, command)
+    assert first.exit_code == 0, first.output
+    assert notice not in first.stderr
+
+    def full(source, target):
+        if target.name == "model.json":
+            raise OSError(ENOSPC, "No space left on device")
+        replace(source, target)
+
+    replace, old = os.replace, (model / "model.json").read_bytes()
+    monkeypatch.setattr(os, "replace", full)
+    failed = CliRunner().invoke(app, command)
+    assert isinstance(failed.exception, OSError | ValueError)
+    assert failed.stderr.startswith(notice)
+    assert (model / "model.json").read_bytes() == old
+    assert sorted(load_model(model).clients_) == [1, 2, 3, 4]
+    monkeypatch.undo()
+    again = CliRunner().invoke(app, [*command, "--json"])
+    assert again.exit_code == 0, again.output
+    assert notice in again.stderr
+    assert json.loads(again.stdout)["model"] == str(model)
 
 
 def test_fit_as_json(folder, tmp_path):

@@ -303,19 +303,31 @@ def test_groups_hold_every_client_once_and_are_not_too_small(training_rows):
     ],
 )
 def test_the_sentence_says_what_the_gains_are(gains, head, recommended):
-    noise = 0.2 * np.array([-1, 1] * 10)
+    noise = 0.2 * np.array([-1, 1] * 20)
     errors = {
         method: {"rmse": 2 + gain + noise * (0 <= gain < 0.1)}
         for method, gain in zip(("central", "independent", "constant"), gains, strict=True)
     }
-    errors = {name: {"rmse": np.broadcast_to(e["rmse"], 20)} for name, e in errors.items()}
-    client = np.arange(20)
-    errors["fedres"] = {"rmse": np.full(20, 2.0) + 0.01 * (client % 3)}
+    errors = {name: {"rmse": np.broadcast_to(e["rmse"], 40)} for name, e in errors.items()}
+    client = np.arange(40)
+    errors["fedres"] = {"rmse": np.full(40, 2.0) + 0.01 * (client % 3)}
     verdict = TableComparison("numbers", True, 9, client, client, errors)
     first, last = verdict.verdict().splitlines()
     assert first.startswith(f"{head}")
     assert ": FedRes (RMSE 1.41" in first
     assert last == f"Recommended: {recommended}."
+
+
+@pytest.mark.parametrize("rows", [1, 2, 29])
+def test_no_method_is_recommended_after_few_judged_rows(rows):
+    verdict = made([9.0] * rows)  # FedRes is clearly worse than all others
+    first, last = verdict.verdict().splitlines()
+    assert first.startswith("Too few rows to tell: " if rows > 1 else "One client alone")
+    judged = "1 judged row is" if rows == 1 else f"{rows} judged rows are"
+    assert last == f"{judged} too few to recommend a method: at least 30 are needed."
+    assert verdict.to_dict()["recommended"] is None
+    assert verdict.recommended == "fedres"
+    assert made([9.0] * 30).to_dict()["recommended"] in ("central", "independent")
 
 
 def test_the_share_of_clients_who_would_be_worse_off_is_said():

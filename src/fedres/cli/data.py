@@ -37,7 +37,10 @@ def list_() -> None:
         looked = "FEDRES_DATA is not set: set it to a folder of data sets to have them found there."
     else:
         looked = f"Looked in {folder} (FEDRES_DATA{'' if folder.is_dir() else ': no such folder'})."
-    console.print(looked, highlight=False, markup=False, soft_wrap=True)
+    built_in = [f"{known.name}: {known.built_in}." for known in SETS.values() if known.built_in]
+    table = "A table of film ratings to try `fedres fit` on: run `fedres data ratings`."
+    for line in (*built_in, table, looked):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 @data.command()
@@ -91,7 +94,7 @@ def _here(known: "KnownSet") -> str:
     from fedres.simulation.data_files import find
     from fedres.simulation.known_sets import SETS
 
-    if known.name == "digits" or find(known):
+    if known.built_in or find(known):
         return "yes"
     return "sample" if known.sample and find(SETS[known.sample]) else "no"
 

@@ -1,5 +1,6 @@
 """`fedres fit`."""
 
+import sys
 from contextlib import suppress
 from ctypes import CDLL
 from dataclasses import replace
@@ -83,6 +84,11 @@ def fit(
     for option, value in (("--address", address), ("--workers", workers)):
         if value is not None and not on_ray:
             raise ValueError(f"{option} {value} is for --backend ray: add that, or leave it out")
+    if (out / "model.json").exists():
+        print(
+            f"fedres: the model in {out} will be replaced when the new one is written",
+            file=sys.stderr,
+        )
     if memory is not None or on_ray or shared.is_large(table):
         for option, value in (("--shared trees", shared_ == "trees"), ("--latent", latent)):
             if value:

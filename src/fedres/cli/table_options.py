@@ -227,6 +227,9 @@ def saved(verdict: "TableComparison", method: str) -> str:
     """Which model was saved, and why."""
     from fedres.tables.verdict_words import LABELS
 
+    if not verdict.judged_enough:
+        why = "the default" if method == verdict.recommended else "as --method asks"
+        return f"{LABELS[method]}, {why}; too few rows were judged to recommend a method"
     if method == verdict.recommended:
         return f"{LABELS[method]}, as recommended"
     return f"{LABELS[method]}, as --method asks; recommended is {LABELS[verdict.recommended]}"

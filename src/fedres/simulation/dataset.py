@@ -91,7 +91,7 @@ def load_data(name: str | PathLike[str]) -> Dataset:
         raise ValueError(f"{name} is a folder: give a file, or read a model in it by load_model")
     if not path.is_file():
         raise ValueError(
-            f"there is neither a data set nor a file {name!r}: choose one of shops, "
+            f"there is neither a data set nor a file {name!r}: choose one of "
             f"{', '.join(SETS)}, or give the path of an svmlight, CSV or Parquet file"
         )
     return Dataset(path.name.split(".")[0] or path.name, *read(path))

@@ -7,6 +7,8 @@ than its set is known to be cut short.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fedres.simulation.shops import FEATURES, SAMPLES, TEST_SAMPLES
+
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
 
 
@@ -33,6 +35,7 @@ class KnownSet:
     downloads: Mapping[str, str | None] = field(default_factory=dict)
     sample: str | None = None  # a set that stands for this one where it is absent
     note: str = ""  # what a figure must say of it
+    built_in: str = ""  # description of a set that needs no file
 
     @property
     def sources(self) -> tuple[SetFiles, ...]:
@@ -82,7 +85,22 @@ def _libsvm(
 
 _SAMPLE = "sensorless2200"
 _SETS = (
-    KnownSet("digits", (1797,), 64, 10, "scikit-learn"),
+    KnownSet(
+        "digits",
+        (1797,),
+        64,
+        10,
+        "scikit-learn",
+        built_in="images of handwritten digits, installed with scikit-learn",
+    ),
+    KnownSet(
+        "shops",
+        (SAMPLES, TEST_SAMPLES),
+        FEATURES,
+        2,
+        "generated",
+        built_in="generated customers who buy or not, one client per shop, rows are per shop",
+    ),
     _libsvm("letter", (15000, 5000), 16, 26, "letter.scale"),
     _libsvm("pendigits", (7494, 3498), 16, 10, "pendigits", divide=100),
     _libsvm("shuttle", (43500, 14500), 9, 7, "shuttle.scale"),

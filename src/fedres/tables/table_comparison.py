@@ -17,7 +17,7 @@ from scipy.special import stdtrit
 from fedres.core.display import Displayed, Grid
 from fedres.core.types import F64, I64
 from fedres.simulation.intervals import Interval, interval
-from fedres.tables.verdict_words import LABELS, WORDS, part, sentences, shown, sign
+from fedres.tables.verdict_words import FEWEST_JUDGED, LABELS, WORDS, part, sentences, shown, sign
 
 if TYPE_CHECKING:
     from fedres.tables.estimator import FedResEstimator
@@ -184,8 +184,18 @@ class TableComparison(Displayed):
         ]
 
     @property
+    def judged_enough(self) -> bool:
+        """Whether there are enough held-out rows to recommend a method."""
+        return len(self.client) >= FEWEST_JUDGED
+
+    @property
     def recommended(self) -> ComparedMethod:
-        """FedRes, unless another method is clearly better or Central, being simpler, as good."""
+        """FedRes, unless another method is clearly better or Central, being simpler, as good.
+
+        Without enough held-out rows (`judged_enough`) it is FedRes, as a default.
+        """
+        if not self.judged_enough:
+            return "fedres"
         others: tuple[ComparedMethod, ...] = ("central", "independent")
         better = [method for method in others if sign(self.gain_over(method)) < 0]
         if not better and self.gain_over("central").mean <= 0:
@@ -230,7 +240,7 @@ class TableComparison(Displayed):
         """Plain numbers, for JSON."""
         return {
             "verdict": self.verdict(),
-            "recommended": self.recommended,
+            "recommended": self.recommended if self.judged_enough else None,
             "task": self.task,
             "held_out": f"{'last' if self.by_time else 'random'} rows of each client",
             "training_rows": self.training_rows,

@@ -17,6 +17,7 @@ LABELS = {
     "central": "Central",
     "fedres": "FedRes",
 }
+FEWEST_JUDGED = 30  # held-out rows for a recommendation
 # By the signs of what FedRes gains over Central and over Independent; 0 for nothing clear.
 HEADS = {
     (1, 1): "Personal + shared pays",
@@ -46,7 +47,14 @@ def sentences(verdict: "TableComparison") -> list[str]:
             f"New clients ({len(new.rows_of):,}, without training rows): "
             f"{_beats(new, 'central', 'constant')}."
         )
-    return [*said, f"Recommended: {LABELS[verdict.recommended]}."]
+    if verdict.judged_enough:
+        return [*said, f"Recommended: {LABELS[verdict.recommended]}."]
+    rows = len(verdict.client)
+    are = "row is" if rows == 1 else "rows are"
+    return [
+        *said,
+        f"{rows} judged {are} too few to recommend a method: at least {FEWEST_JUDGED} are needed.",
+    ]
 
 
 def which_shared(losses: Mapping[str, float], taken: str) -> str | None:
@@ -102,6 +110,8 @@ def which_tastes(losses: Mapping[float, float], latent: int) -> str | None:
 def _head(verdict: "TableComparison") -> str:
     if len(verdict.rows_of) == 1:
         return "One client alone cannot tell"
+    if not verdict.judged_enough:
+        return "Too few rows to tell"
     if sign(verdict.gain_over("constant")) < 1:
         return "These features tell little, a constant does as well"
     return HEADS[sign(verdict.gain_over("central")), sign(verdict.gain_over("independent"))]
