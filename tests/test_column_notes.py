@@ -1,5 +1,6 @@
 """Columns that look otherwise than they are read are told of, and no others."""
 
+import json
 import re
 import warnings
 
@@ -8,10 +9,12 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 
-from fedres import FedResRegressor
+from fedres import FedResClassifier, FedResRegressor, compare
 from fedres.report.columns_table import SHOWN, columns_in_words, print_columns
-from fedres.tables.column_notes import ColumnReading, ColumnWarning, readings
+from fedres.tables.column_notes import ColumnReading, ColumnWarning, LabelWarning, readings
 from fedres.tables.encoder import Encoder
+from fedres.tables.read_table import Table
+from test_table_commands import run
 
 RNG = np.random.default_rng(0)
 ROWS = 300
@@ -134,3 +137,69 @@ def test_of_many_columns_those_with_notes_are_shown(capsys, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert "odd[/]" in "".join(lines)
+
+
+def bad_labels():
+    y = RNG.normal(size=1000)
+    far = y.copy()
+    far[:10] = [1001, -1000] * 5
+    one = y.copy()
+    one[17] = 1e9
+    more = y.copy()
+    more[:30] = [1001, -1000] * 15
+    return [(far, "1001 in line 2"), (more, "1001 in line 2"), (one, r"1e\+09 in line 19")]
+
+
+@pytest.mark.parametrize(("y", "where"), bad_labels())
+def test_outliers_of_columns_and_labels(y, where):
+    note = f"{where} is so far out that the others look alike: correct it or leave"
+    line = pd.RangeIndex(2, 1002, name="line")
+    frame = pd.DataFrame({"a": RNG.normal(size=1000)}, line)
+    client = np.arange(1000) % 7
+    with pytest.warns(LabelWarning, match=f"label: {note} out the row") as found:
+        FedResRegressor(shared="linear").fit(frame, y, client=client)
+    assert len(found) == 1
+    assert found[0].filename == __file__
+    with pytest.warns(LabelWarning) as found:
+        compare(Table(frame, y, client))
+    assert len(found) == 1  # though several models are fitted
+    encoder = Encoder.fit(frame)
+    *_, reading = readings(encoder, frame, label=("stars", y))
+    assert reading[:4] == ("stars", "label", 0, "none")
+    assert re.match(note, reading.note)
+    with pytest.warns(ColumnWarning, match=f"column 'a': {note} it empty"):
+        Encoder.fit(pd.DataFrame({"a": y}, line))
+
+
+@pytest.mark.parametrize("rows", [300, 10_000])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        RNG.standard_normal,
+        RNG.standard_exponential,
+        lambda rows: RNG.lognormal(size=rows),
+        lambda rows: RNG.poisson(1.0, rows),
+        lambda rows: RNG.standard_t(3, rows),
+    ],
+)
+def test_long_tails_are_no_outliers(draw, rows):
+    frame = pd.DataFrame({"a": draw(rows)})
+    assert len(readings(Encoder.fit(frame), frame, label=("y", draw(rows)))) == 1
+    assert readings(Encoder.fit(frame), frame)[0].note == ""
+
+
+def test_numbers_of_classes_are_no_outliers():
+    y = np.where(np.arange(1000) < 5, 10**6, np.arange(1000) % 2)
+    FedResClassifier(shared="linear").fit(RNG.normal(size=(1000, 2)), y, client=y % 7)
+
+
+@pytest.mark.parametrize("options", [["--shared", "linear"], ["--memory", "1GB"]])
+def test_outliers_of_labels_at_the_command_line(options, tmp_path):
+    frame = pd.DataFrame({"user": np.arange(ROWS) % 7, "a": NUMBERS, "stars": NUMBERS**2})
+    frame.loc[5, "stars"] = 1e9
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    names = ["--client", "user", "--label", "stars", "--out", tmp_path / "model", "--json"]
+    printed = run("fit", tmp_path / "t.csv", *names, *options)
+    notes = {column["name"]: column["note"] for column in json.loads(printed)["columns"]}
+    assert notes["a"] == ""
+    assert notes["stars"].startswith("1e+09 in ")

@@ -75,7 +75,7 @@ def compare(
         rows = columns.read(data)
         model = columns.estimator(rows.y, task, solver, shared_, seed, latent)
         with shared.quiet():
-            readings = shared.how_columns_are_read(rows, model, json)
+            readings = shared.how_columns_are_read(rows, label, model, json)
             found: Any = run(rows, model=model, seed=seed, progress=True)
         shared.show(found, data, report, json, readings)
         return

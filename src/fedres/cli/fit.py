@@ -102,7 +102,7 @@ def fit(
     rows = columns.read(table)
     model = columns.estimator(rows.y, task, solver, shared_, seed, latent)
     with shared.quiet():
-        readings = shared.how_columns_are_read(rows, model, json)
+        readings = shared.how_columns_are_read(rows, label, model, json)
         found = compare_on_table(rows, model=model, seed=seed, progress=True)
     if report is None:
         found = replace(found, model=None)  # which makes room
@@ -170,7 +170,9 @@ def _fit_parts(
             backend=backend,
             progress=True,
         )
-        readings = shared.how_columns_are_read(done.sample, done.model, json, done.encoder)
+        readings = shared.how_columns_are_read(
+            done.sample, columns.label, done.model, json, done.encoder
+        )
     summary = {
         "model": str(out.resolve()),
         "method": done.method,

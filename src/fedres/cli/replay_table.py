@@ -65,7 +65,7 @@ class ReplayColumns(NamedTuple):
         model = columns.estimator(paid, "numbers", None, "linear", 0)
         rows = rows.take(last)
         with shared.quiet():
-            shared.how_columns_are_read(rows, model, as_json)
+            shared.how_columns_are_read(rows, column, model, as_json)
             with working("encoding"):
                 encoder = Encoder.fit(
                     rows.frame,

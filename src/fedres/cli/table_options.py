@@ -135,7 +135,7 @@ def _listed(text: str | None) -> list[str] | None:
 
 
 def how_columns_are_read(
-    rows: "Table", model: Any, as_json: bool, encoder: Any = None
+    rows: "Table", label: str, model: Any, as_json: bool, encoder: Any = None
 ) -> "list[ColumnReading]":
     """How columns are read; printed before anything is learned, should that fail."""
     from fedres.tables.column_notes import readings
@@ -148,7 +148,13 @@ def how_columns_are_read(
         global_=model.global_features,
         item=model.item,
     )
-    columns = readings(encoder, rows.frame, model.categorical_features)
+    are_classes = hasattr(model, "predict_proba")
+    columns = readings(
+        encoder,
+        rows.frame,
+        model.categorical_features,
+        None if are_classes else (label, rows.y),
+    )
     if not as_json:
         from fedres.report.columns_table import print_columns
 
@@ -160,10 +166,10 @@ def how_columns_are_read(
 def quiet() -> Iterator[None]:
     """Ignore warnings that the command has printed already: of the table, and of clients."""
     from fedres.tables.client_ids import ClientWarning
-    from fedres.tables.column_notes import ColumnWarning
+    from fedres.tables.column_notes import ColumnWarning, LabelWarning
 
     with warnings.catch_warnings():
-        for kind in (ColumnWarning, ClientWarning):
+        for kind in (ColumnWarning, LabelWarning, ClientWarning):
             warnings.simplefilter("ignore", kind)
         yield
 

@@ -21,6 +21,10 @@ class ColumnWarning(UserWarning):
     """A column that looks otherwise than it was read."""
 
 
+class LabelWarning(UserWarning):
+    """Labels that are far from all others."""
+
+
 class ColumnReading(NamedTuple):
     """How a column was read: what it is, how many features it has, which models see it."""
 
@@ -32,7 +36,10 @@ class ColumnReading(NamedTuple):
 
 
 def readings(
-    encoder: Any, X: Any, categorical: Sequence[str] | str | None = None
+    encoder: Any,
+    X: Any,
+    categorical: Sequence[str] | str | None = None,
+    label: tuple[str, Any] | None = None,
 ) -> list[ColumnReading]:
     """How an encoder reads the columns of a table.
 
@@ -44,6 +51,8 @@ def readings(
         The rows.
     categorical
         Columns that were said to be categories, also by wildcards.
+    label
+        Name and values of a numeric label, which is listed only if it has a note.
 
     Examples
     --------
@@ -72,13 +81,23 @@ def readings(
             note = _facts(column, values, name in meant)
         in_words = seen_by[0] if len(seen_by) == 1 else "both"
         found.append(ColumnReading(name, kind, column.width, in_words, note))
+    if label is not None and (why := label_doubt(X, label[1])):
+        found.append(ColumnReading(label[0], "label", 0, "none", why))
     return found
+
+
+def label_doubt(X: Any, y: Any) -> str | None:
+    """Return why the numeric labels of rows may be wrong, None if they look right."""
+    import pandas as pd
+
+    values = pd.Series(y, getattr(X, "index", None))
+    return _outlier(Number.learn("label", values), values, "leave out the row")
 
 
 def doubt(column: Column, values: Values, is_meant: bool) -> str | None:
     """Why a column may not be what it was read as; `is_meant` if it was said to be categories."""
     if isinstance(column, Number):
-        return _outlier(column, values)
+        return _outlier(column, values, "leave it empty")
     if isinstance(column, Hashed):
         many = len(set(factorise(values)[1]))
         return f"{many:,} categories share {column.size:,} features"
@@ -110,17 +129,17 @@ def _facts(column: Column, values: Values, is_meant: bool) -> str:
     return "; ".join(filter(None, facts))
 
 
-def _outlier(column: Number, values: Values) -> str | None:
+def _outlier(column: Number, values: Values, remedy: str) -> str | None:
     x = as_floats(column.name, values)
     if column.scale == 0 or np.isnan(x).all():
         return None
-    low, middle, high = np.nanquantile(x, [0.01, 0.5, 0.99])
+    low, middle, high = np.nanquantile(x, [0.02, 0.5, 0.98])
     if not 0 < (high - low) * column.scale < NARROW:
         return None
     row = int(np.nanargmax(np.abs(x - middle)))
     return (
         f"{x[row]:g} in {place_of(values, row)} is so far out that the others look alike: correct "
-        "it or leave it empty"
+        f"it or {remedy}"
     )
 
 
