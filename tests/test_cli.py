@@ -1,7 +1,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -130,7 +129,7 @@ def test_names_that_are_left_to_the_reader(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "is.csv").touch()
-    refuse_missing(Path(name))
+    refuse_missing(name)
 
 
 def test_help_has_an_example_and_version_prints():

@@ -16,13 +16,15 @@ from contextlib import ExitStack, closing
 from fnmatch import fnmatchcase
 from functools import cache
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from fedres.core.types import F64, I64
 from fedres.reading.files import UNREADABLE, UTF_16, TableFile, shortened
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 BLOCK = 2**22  # bytes of text that are parsed at once
 BATCH_BYTES, BATCH_ROWS = 2**24, 2**17  # of a batch at most
@@ -502,6 +504,7 @@ def _arrow_batches(
 
 def read_svmlight(file: TableFile, zero_based: bool | str) -> "tuple[sparse.csr_array, F64, I64]":
     """Return features, targets and, where given, ``qid:`` of svmlight text."""
+    from scipy import sparse
     from sklearn.datasets import load_svmlight_file
 
     try:
