@@ -49,7 +49,15 @@ def fitted(values, **options):
         ([", ".join(three) for three in LISTS], "'., ., .' is read as one category"),
         (
             DAYS.strftime("%d.%m.%Y"),
-            "dates such as '01.01.2020' are read as categories: write",
+            "dates such as '01.01.2020' are read as categories: write yyyy-mm-dd, or pass",
+        ),
+        (
+            DAYS.strftime("%Y-%m-%d"),
+            r"dates such as '2020-01-01' are read as categories: pass pandas.to_datetime\(col",
+        ),
+        (
+            DAYS.strftime("%Y-%m-%dT%H:%M"),
+            "dates such as '2020-01-01T00:00' are read as categories: pass pandas.to_datetime",
         ),
         (DAYS.strftime("%m/%d/%Y %H:%M"), "dates such as '01/01/2020 00:00' are read as cat"),
     ],

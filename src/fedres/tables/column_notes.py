@@ -18,6 +18,7 @@ NARROW = 0.1  # standard deviations
 EXACT = 1 - 1e-9  # correlation of a column that predicts the label
 FEWEST_CORRELATED, ROWS_CORRELATED = 30, 100_000
 DATE = re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}([ T].*)?")
+ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?!\d)")
 
 
 class ColumnWarning(UserWarning):
@@ -205,7 +206,9 @@ def _dates(texts: Sequence[str]) -> str | None:
     sample = texts[:SAMPLE]
     if sum(DATE.fullmatch(text) is not None for text in sample) < MOST * len(sample):
         return None
-    return f"dates such as {texts[0]!r} are read as categories: write yyyy-mm-dd"
+    in_python = "pass pandas.to_datetime(column)"
+    remedy = in_python if ISO.match(texts[0]) else f"write yyyy-mm-dd, or {in_python} in Python"
+    return f"dates such as {texts[0]!r} are read as categories: {remedy}"
 
 
 def _names_rows(column: Column, values: Values) -> str | None:
