@@ -11,7 +11,13 @@ from scipy.sparse import csr_array
 
 from fedres import FedResClassifier, FedResRegressor, compare
 from fedres.report.columns_table import SHOWN, columns_in_words, print_columns
-from fedres.tables.column_notes import ColumnReading, ColumnWarning, LabelWarning, readings
+from fedres.tables.column_notes import (
+    ColumnReading,
+    ColumnWarning,
+    LabelColumn,
+    LabelWarning,
+    readings,
+)
 from fedres.tables.encoder import Encoder
 from fedres.tables.read_table import Table
 from test_table_commands import run
@@ -21,6 +27,7 @@ ROWS = 300
 NUMBERS = RNG.normal(size=ROWS)
 TEXTS = [f"{x:.3f}" for x in NUMBERS]
 DAYS = pd.date_range("2020-01-01", periods=ROWS)
+LEAK = "predicts the label exactly: leave it out unless it is known before the label is"
 LISTS = [[*RNG.choice(list("abcdefgh"), 3, replace=False)] for _ in range(ROWS)]
 
 
@@ -42,7 +49,15 @@ def fitted(values, **options):
         ([", ".join(three) for three in LISTS], "'., ., .' is read as one category"),
         (
             DAYS.strftime("%d.%m.%Y"),
-            "dates such as '01.01.2020' are read as categories: write",
+            "dates such as '01.01.2020' are read as categories: write yyyy-mm-dd, or pass",
+        ),
+        (
+            DAYS.strftime("%Y-%m-%d"),
+            r"dates such as '2020-01-01' are read as categories: pass pandas.to_datetime\(col",
+        ),
+        (
+            DAYS.strftime("%Y-%m-%dT%H:%M"),
+            "dates such as '2020-01-01T00:00' are read as categories: pass pandas.to_datetime",
         ),
         (DAYS.strftime("%m/%d/%Y %H:%M"), "dates such as '01/01/2020 00:00' are read as cat"),
     ],
@@ -164,7 +179,7 @@ def test_outliers_of_columns_and_labels(y, where):
         compare(Table(frame, y, client))
     assert len(found) == 1  # though several models are fitted
     encoder = Encoder.fit(frame)
-    *_, reading = readings(encoder, frame, label=("stars", y))
+    *_, reading = readings(encoder, frame, label=LabelColumn("stars", y, False))
     assert reading[:4] == ("stars", "label", 0, "none")
     assert re.match(note, reading.note)
     with pytest.warns(ColumnWarning, match=f"column 'a': {note} it empty"):
@@ -184,7 +199,8 @@ def test_outliers_of_columns_and_labels(y, where):
 )
 def test_long_tails_are_no_outliers(draw, rows):
     frame = pd.DataFrame({"a": draw(rows)})
-    assert len(readings(Encoder.fit(frame), frame, label=("y", draw(rows)))) == 1
+    label = LabelColumn("y", draw(rows), are_classes=False)
+    assert len(readings(Encoder.fit(frame), frame, label=label)) == 1
     assert readings(Encoder.fit(frame), frame)[0].note == ""
 
 
@@ -194,12 +210,34 @@ def test_numbers_of_classes_are_no_outliers():
 
 
 @pytest.mark.parametrize("options", [["--shared", "linear"], ["--memory", "1GB"]])
-def test_outliers_of_labels_at_the_command_line(options, tmp_path):
+def test_notes_of_labels_at_the_command_line(options, tmp_path):
     frame = pd.DataFrame({"user": np.arange(ROWS) % 7, "a": NUMBERS, "stars": NUMBERS**2})
     frame.loc[5, "stars"] = 1e9
+    frame["paid"] = 3 - frame.stars / 7
     frame.to_csv(tmp_path / "t.csv", index=False)
     names = ["--client", "user", "--label", "stars", "--out", tmp_path / "model", "--json"]
     printed = run("fit", tmp_path / "t.csv", *names, *options)
     notes = {column["name"]: column["note"] for column in json.loads(printed)["columns"]}
     assert notes["a"] == ""
     assert notes["stars"].startswith("1e+09 in ")
+    assert notes["paid"].startswith(LEAK)
+
+
+@pytest.mark.parametrize("y", [NUMBERS, np.arange(ROWS) % 2])
+def test_columns_that_predict_the_label(y):
+    client, nearly = np.arange(ROWS) % 7, y + 1e-3 * RNG.normal(size=ROWS)
+    leak = np.where(np.arange(ROWS) < 9, np.nan, 5e8 - 3 * y)
+    frame = pd.DataFrame({"nearly": nearly, "leak": leak, "same": 1, "text": "a"})
+    model = (FedResRegressor if y is NUMBERS else FedResClassifier)(shared="linear")
+    with pytest.warns(LabelWarning, match=f"column 'leak': {LEAK}") as found:
+        model.fit(frame, y, client=client)
+    assert len(found) == 1
+    label = LabelColumn("y", y, are_classes=False)
+    notes = [reading.note for reading in readings(model.encoder_, frame, label=label)]
+    assert notes == ["", f"{LEAK}; 9 missing", "does not vary", ""]
+    model.fit(frame[["nearly"]], y, client=client)
+    model.fit(frame[["leak"]][:38], y[:38], client=client[:38])  # too few rows to tell
+    model.set_params(global_features=["nearly"], local_features=["nearly"])
+    model.fit(frame, y, client=client)  # unused
+    with pytest.warns(LabelWarning, match="column 'x1'"):
+        FedResRegressor(shared="linear").fit(frame[["nearly", "leak"]].to_numpy(), y, client)

@@ -138,7 +138,7 @@ def how_columns_are_read(
     rows: "Table", label: str, model: Any, as_json: bool, encoder: Any = None
 ) -> "list[ColumnReading]":
     """How columns are read; printed before anything is learned, should that fail."""
-    from fedres.tables.column_notes import readings
+    from fedres.tables.column_notes import LabelColumn, readings
     from fedres.tables.encoder import Encoder
 
     encoder = encoder or Encoder.fit(
@@ -148,13 +148,8 @@ def how_columns_are_read(
         global_=model.global_features,
         item=model.item,
     )
-    are_classes = hasattr(model, "predict_proba")
-    columns = readings(
-        encoder,
-        rows.frame,
-        model.categorical_features,
-        None if are_classes else (label, rows.y),
-    )
+    labels = LabelColumn(label, rows.y, are_classes=hasattr(model, "predict_proba"))
+    columns = readings(encoder, rows.frame, model.categorical_features, labels)
     if not as_json:
         from fedres.report.columns_table import print_columns
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedres.core.types import F64
 from fedres.tables.cell_values import Values, are_times, as_floats, factorise, place_of
 from fedres.tables.columns import Category, Column, Hashed, Number
 from fedres.tables.input_rows import Input
@@ -14,7 +15,10 @@ FEWEST = 10  # different texts, to tell what they are
 SAMPLE = 1000
 MOST = 0.9  # of the texts in a sample
 NARROW = 0.1  # standard deviations
+EXACT = 1 - 1e-9  # correlation of a column that predicts the label
+FEWEST_CORRELATED, ROWS_CORRELATED = 30, 100_000
 DATE = re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}([ T].*)?")
+ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?!\d)")
 
 
 class ColumnWarning(UserWarning):
@@ -22,7 +26,15 @@ class ColumnWarning(UserWarning):
 
 
 class LabelWarning(UserWarning):
-    """Labels that are far from all others."""
+    """Labels that are far from all others, or that a column predicts exactly."""
+
+
+class LabelColumn(NamedTuple):
+    """Name and values of the label, and whether it is a class."""
+
+    name: str
+    y: Any
+    are_classes: bool
 
 
 class ColumnReading(NamedTuple):
@@ -39,7 +51,7 @@ def readings(
     encoder: Any,
     X: Any,
     categorical: Sequence[str] | str | None = None,
-    label: tuple[str, Any] | None = None,
+    label: LabelColumn | None = None,
 ) -> list[ColumnReading]:
     """How an encoder reads the columns of a table.
 
@@ -52,7 +64,7 @@ def readings(
     categorical
         Columns that were said to be categories, also by wildcards.
     label
-        Name and values of a numeric label, which is listed only if it has a note.
+        The label of the rows. It is listed only if it has a note.
 
     Examples
     --------
@@ -67,6 +79,7 @@ def readings(
     rows = Input(X, like=encoder.source)
     meant = rows.matching(categorical or (), "categorical")
     known = {column.name: i for i, column in enumerate(encoder.columns)}
+    of_label = {} if label is None else label_doubts(encoder, X, label)
     found = []
     for name in rows.names:
         if name not in known or (i := known[name]) not in {*encoder.global_, *encoder.local}:
@@ -78,20 +91,49 @@ def readings(
         if rows.source != "csr":
             values = rows[name]
             kind = _kind(column, values)
-            note = _facts(column, values, name in meant)
+            facts = _facts(column, values, name in meant)
+            note = "; ".join(filter(None, [of_label.get(i), facts]))
         in_words = seen_by[0] if len(seen_by) == 1 else "both"
         found.append(ColumnReading(name, kind, column.width, in_words, note))
-    if label is not None and (why := label_doubt(X, label[1])):
-        found.append(ColumnReading(label[0], "label", 0, "none", why))
+    if label is not None and (why := of_label.get(None)):
+        found.append(ColumnReading(label.name, "label", 0, "none", why))
     return found
 
 
-def label_doubt(X: Any, y: Any) -> str | None:
-    """Return why the numeric labels of rows may be wrong, None if they look right."""
+def label_doubts(encoder: Any, X: Any, label: LabelColumn) -> dict[int | None, str]:
+    """Return doubts about a label: by number of the column that predicts it, or None for itself."""
     import pandas as pd
 
-    values = pd.Series(y, getattr(X, "index", None))
-    return _outlier(Number.learn("label", values), values, "leave out the row")
+    y = pd.Series(label.y, getattr(X, "index", None))
+    if y.dtype.kind not in "biuf":
+        return {}
+    column = Number.learn(label.name, y)
+    doubts: dict[int | None, str] = {}
+    if not label.are_classes and (why := _outlier(column, y, "leave out the row")):
+        doubts[None] = why
+    if encoder.source == "csr":
+        return doubts
+    step = -(-len(y) // ROWS_CORRELATED)
+    rows, z = Input(X[::step]), _standardised(column, y[::step])
+    for i in sorted({*encoder.global_, *encoder.local}):
+        other = encoder.columns[i]
+        if isinstance(other, Number) and _are_one_line(z, _standardised(other, rows[other.name])):
+            doubts[i] = (
+                "predicts the label exactly: leave it out unless it is known before the label is"
+            )
+    return doubts
+
+
+def _standardised(column: Number, values: Values) -> F64:
+    return (as_floats(column.name, values) - column.mean) * column.scale
+
+
+def _are_one_line(x: F64, y: F64) -> bool:
+    there = ~(np.isnan(x) | np.isnan(y))
+    if there.sum() < FEWEST_CORRELATED:
+        return False
+    x, y = x[there] - x[there].mean(), y[there] - y[there].mean()
+    return bool(abs(x @ y) > EXACT * np.sqrt((x @ x) * (y @ y)) > 0)
 
 
 def doubt(column: Column, values: Values, is_meant: bool) -> str | None:
@@ -164,7 +206,9 @@ def _dates(texts: Sequence[str]) -> str | None:
     sample = texts[:SAMPLE]
     if sum(DATE.fullmatch(text) is not None for text in sample) < MOST * len(sample):
         return None
-    return f"dates such as {texts[0]!r} are read as categories: write yyyy-mm-dd"
+    in_python = "pass pandas.to_datetime(column)"
+    remedy = in_python if ISO.match(texts[0]) else f"write yyyy-mm-dd, or {in_python} in Python"
+    return f"dates such as {texts[0]!r} are read as categories: {remedy}"
 
 
 def _names_rows(column: Column, values: Values) -> str | None:

@@ -18,7 +18,7 @@ from fedres.core.types import F32, F64, I64, Matrix
 from fedres.tables.arrow import Arrow, TooWideError
 from fedres.tables.cell_values import as_floats, place_of, unfit
 from fedres.tables.client_ids import Clients
-from fedres.tables.column_notes import LabelWarning, label_doubt
+from fedres.tables.column_notes import LabelColumn, LabelWarning, label_doubts
 from fedres.tables.columns import Tastes
 from fedres.tables.contributions import linear_parts
 from fedres.tables.dict_encoder import DictEncoder
@@ -325,8 +325,10 @@ class FedResEstimator(Parameters):
             global_=self.global_features,
             item=self.item,
         )
-        if self._loss != "logistic" and (why := label_doubt(begun.table, begun.y)):
-            warnings.warn(f"label: {why}", LabelWarning, stacklevel=4)
+        label = LabelColumn("y", begun.y, self._loss == "logistic")
+        for i, why in label_doubts(encoder, begun.table, label).items():
+            what = "label" if i is None else f"column {encoder.columns[i].name!r}"
+            warnings.warn(f"{what}: {why}", LabelWarning, stacklevel=4)
         self.encoder_, self._clients = encoder.of_method(self.method), Clients()
         return begun
 
