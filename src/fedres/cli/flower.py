@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from fedres.core.extras import require
+
 app = typer.Typer(help="Run on several machines, with Flower.", no_args_is_help=True)
 RunFolder = Annotated[Path, typer.Argument(help="The run's folder.")]
 Client = Annotated[str, typer.Argument(help="The client's name.")]
@@ -48,6 +50,7 @@ def init(
 
     Example: fedres flower init myapp --like sample.csv --label ill --global age,sex
     """
+    require("flower", "fedres flower")
     from fedres.flower import app_folder
     from fedres.flower.app_settings import AppSettings
 
@@ -114,6 +117,7 @@ def run(
 
     Example: fedres flower run myapp --superlink clinics
     """
+    require("flower", "fedres flower")
     from fedres.flower.flwr_command import Flwr
     from fedres.flower.launch import launch, launch_here, write_report
 
@@ -241,6 +245,7 @@ def demo(
 
     Example: fedres flower demo
     """
+    require("flower", "fedres flower")
     import shutil
     import signal
     from tempfile import TemporaryDirectory

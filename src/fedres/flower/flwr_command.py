@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedres.core.extras import require
+
 ENVIRONMENT = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -30,9 +32,10 @@ def environment(**more: str) -> dict[str, str]:
 
 def program(name: str) -> str:
     """One of Flower's programs, from the environment that fedres is installed in."""
+    require("flower", "fedres.flower")
     path = Path(sys.executable).with_name(name)
     if not path.exists():
-        raise ValueError(f"{name} is not installed: pip install 'fedres[flower]'")
+        raise ValueError(f"there is no {path}: install fedres and Flower into one environment")
     return str(path)
 
 

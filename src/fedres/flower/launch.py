@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from fedres.core.extras import require
 from fedres.flower.app_folder import read_app
 from fedres.flower.app_settings import AppSettings
 from fedres.flower.flwr_command import Flwr
@@ -133,13 +134,11 @@ def write_report(folder: Path, settings: AppSettings) -> Path:
 
 def launch_here(app: Path, overrides: Mapping[str, Any], nodes: int) -> AppSettings:
     """Run an app on nodes of Flower's simulation runtime."""
-    from importlib.util import find_spec
     from tempfile import TemporaryDirectory
 
     from fedres.flower.local_cluster import Cluster
 
-    if find_spec("ray") is None:
-        raise ValueError("--local runs on Ray: pip install 'fedres[flower,ray]'")
+    require("ray", "--local")
     if nodes < 1:
         raise ValueError(f"--local needs at least one node, not {nodes}")
     if not read_app(app).data:

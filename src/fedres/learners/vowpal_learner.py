@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from fedres.core.extras import require
 from fedres.core.types import F32, Matrix
 from fedres.learners.local_learner import entries
 
@@ -58,10 +59,9 @@ class VowpalLearner:
 
 
 def _open(arguments: str) -> Any:
-    try:
-        from vowpalwabbit import Workspace
-    except ImportError:
-        raise ImportError("VowpalLearner needs Vowpal Wabbit: pip install 'fedres[vw]'") from None
+    require("vw", "VowpalLearner")
+    from vowpalwabbit import Workspace
+
     try:
         return Workspace(f"{arguments} --quiet")
     except RuntimeError as error:

@@ -5,6 +5,8 @@ import os
 import socket
 from typing import Any
 
+from fedres.core.extras import require
+
 
 def connect(address: str | None = None, cpus: int | None = None) -> Any:
     """Connect to a cluster, unless this process is connected, and return the module `ray`.
@@ -25,10 +27,8 @@ def connect(address: str | None = None, cpus: int | None = None) -> Any:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         where = {"address": "local", "_node_ip_address": "127.0.0.1", "num_cpus": cpus}
         where["include_dashboard"] = False
-    try:
-        import ray
-    except ImportError:
-        raise ValueError("the Ray backend needs Ray: pip install 'fedres[ray]'") from None
+    require("ray", "the Ray backend")
+    import ray
 
     if ray.is_initialized():
         return ray

@@ -1,5 +1,7 @@
 """river's metrics and evaluations take river's own classes only, and those registered with them."""
 
+from fedres.core.extras import require
+
 
 def register_with_river() -> None:
     """Let river's metrics, evaluations and pipelines take our estimators for regressors and such.
@@ -15,6 +17,7 @@ def register_with_river() -> None:
     >>> evaluate.progressive_val_score(events, FedResRegressor(client="user"), metrics.MAE())
     MAE: 1.5
     """
+    require("river", "register_with_river")
     from river import base
 
     from fedres.tables.classifier import FedResClassifier
