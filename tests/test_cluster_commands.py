@@ -1,17 +1,25 @@
 """fit, evaluate and predict on tables of several files, from end to end."""
 
 import json
+import pickle
 import re
 import signal
 from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from typer.testing import CliRunner
 
 import fedres
 from fedres.cluster import shard_bayes, shard_sgd
+from fedres.cluster.checkpoint import kept
 from fedres.cluster.fit_parts import ColumnRoles, fit_parts
 from fedres.cluster.memory import count_shards, parse_size
 from fedres.cluster.shards import Layout
@@ -238,6 +246,81 @@ def test_mistakes_are_told_in_a_sentence(folder, tmp_path):
     assert "damaged" in fails("fit", tmp_path / "damaged", *fit)
     assert not (tmp_path / "model").exists()
     assert not list(tmp_path.glob(".model-shards-*"))
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_fit_that_stopped_with_an_error_goes_on(folder, tmp_path, monkeypatch, error):
+    def stop(*_, **__):
+        raise error
+
+    fit = ["fit", folder / "parts", *COLUMNS, "--memory", "2GB", "--out", tmp_path / "model"]
+    with monkeypatch.context() as broken:
+        broken.setattr("fedres.cluster.fit_parts.write_model", stop)
+        stopped = CliRunner().invoke(app, [str(one) for one in fit])
+    assert stopped.exit_code
+    (kept,) = tmp_path.iterdir()
+    assert kept.name.startswith(".model-shards-")
+    assert f"kept in {kept}: the same command goes on from there" in stopped.output
+    other = tmp_path / ".model-shards-other"
+    other.mkdir()
+    for name in ("prepare_parts", "compare_on_table"):
+        monkeypatch.setattr(f"fedres.cluster.fit_parts.{name}", stop)
+    again = CliRunner().invoke(app, [str(one) for one in fit])
+    assert again.exit_code == 0
+    assert f"going on from {kept}" in again.output
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+PLAIN = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats() | st.text()
+ARRAYS = arrays(
+    st.sampled_from([np.float64, np.float32, np.int64]), st.integers(0, 4), elements=st.just(3)
+)
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@given(
+    st.recursive(
+        PLAIN | ARRAYS,
+        lambda inner: (
+            st.lists(inner) | st.dictionaries(st.text(), inner) | st.builds(Pair, inner, inner)
+        ),
+    )
+)
+def test_finished_steps_are_read_as_they_were(value):
+    with TemporaryDirectory() as folder:
+        made = kept(Path(folder) / "step", lambda: value, [Pair])
+        again = kept(Path(folder) / "step", pytest.fail, [Pair])
+    for found in (made, again):
+        assert repr(found) == repr(value)
+
+
+def test_a_finished_step_is_no_code(tmp_path):
+    (tmp_path / "step").write_bytes(pickle.dumps(print))
+    with pytest.raises(ValueError, match=f"damaged.*or remove {tmp_path} to begin anew"):
+        kept(tmp_path / "step", dict)
+    kept(tmp_path / "pair", lambda: Pair(1, 2), [Pair])
+    with pytest.raises(KeyError):
+        kept(tmp_path / "pair", dict)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_full_disk_leaves_no_half_table(folder, large, tmp_path, monkeypatch, ending):
+    def full(*_):
+        raise OSError(27, "File too large")
+
+    out = tmp_path / f"scored.{ending}"
+    out.write_text("what was there before")
+    monkeypatch.setattr("fedres.core.files.os.fsync", full)
+    for table in (folder / "whole.parquet", folder / "parts"):
+        with pytest.raises(OSError, match="File too large") as error:
+            run("predict", folder / "model", table, "--out", out)
+        assert error.value.filename == str(out)
+        assert [path.name for path in tmp_path.iterdir()] == [out.name]
+        assert out.read_text() == "what was there before"
 
 
 @pytest.mark.parametrize(

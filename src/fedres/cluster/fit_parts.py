@@ -9,19 +9,17 @@ import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from errno import ENOSPC
-from functools import partial
+from dataclasses import dataclass, replace
+from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
-from sys import stderr
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from fedres.cluster import shard_bayes, shard_sgd
+from fedres.cluster.checkpoint import kept, work_folder
 from fedres.cluster.client_keys import keys_of, uniform
 from fedres.cluster.client_sample import ClientSample, some_rows
-from fedres.cluster.going_on import kept, work_folder
 from fedres.cluster.local_parts import GlobalState
 from fedres.cluster.memory import (
     count_shards,
@@ -35,6 +33,8 @@ from fedres.cluster.model_writer import write_model
 from fedres.cluster.row_progress import with_rate
 from fedres.cluster.shards import Layout, Shard, ShardWriter, open_shards
 from fedres.cluster.sketches import TableSketch
+from fedres.core import state_files
+from fedres.core.files import whole_file
 from fedres.core.types import F64
 from fedres.reading.formats import LoosenError
 from fedres.reading.table_files import TableFiles
@@ -45,11 +45,11 @@ from fedres.tables.empirical_bayes import MOST_ROWS
 from fedres.tables.encoder import Encoder, EstimatorMethod
 from fedres.tables.input_rows import Input
 from fedres.tables.judging import compare_on_table, estimator_for
-from fedres.tables.labels import ClassLabels
+from fedres.tables.labels import ClassLabels, NumberLabels
 from fedres.tables.online_models import ModelShape
 from fedres.tables.read_table import Table, refuse_absent, refuse_two_roles, without
 from fedres.tables.sgd_tuning import of_some_clients
-from fedres.tables.table_comparison import TableComparison, Task
+from fedres.tables.table_comparison import Example, TableComparison, Task
 from fedres.tables.trained_elsewhere import choose_step, find_prior, tell_columns, untrained
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ if TYPE_CHECKING:
     from fedres.cluster.ray_backend import RayBackend
     from fedres.tables.estimator import FedResEstimator
 
-PREPARED, JUDGED_BY = "prepared", "verdict"  # files of what is finished
+SAMPLE, PREPARED, JUDGED_BY = "sample", "prepared", "verdict"  # files of what is finished
+FULL = (ENOSPC, EDQUOT, EFBIG)
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,7 @@ def prepare_parts(
         Whether to show a progress bar.
     """
     import pandas as pd
+    from pyarrow.feather import write_feather
 
     refuse_too_little(memory)
     parameters = parameters or {}
@@ -180,7 +182,6 @@ def prepare_parts(
     )
     are_classes = hasattr(model, "predict_proba")
     labels = ClassLabels(sketch.labels.classes()) if are_classes else sketch.labels.scaled()
-    tell_columns(model, encoder, labels, sketch.features)
     layout = Layout(encoder, labels, sketch.most_in_a_row(), sketch.whole_ids)
     cores, clients = count_cores(n_jobs), sketch.clients.count
     needed = max(n_jobs or 1, count_shards(layout, sketch.rows, clients, memory, cores))
@@ -197,9 +198,32 @@ def prepare_parts(
             except ValueError as error:
                 raise ValueError(f"{file.name}: {error}") from None
             sample.add(uniform(keys.keys), frame)
-    parted = open_shards(folder)
-    _say_if_uneven(parted)
-    return PreparedParts(parted, _table(sample.frames(), roles, sketch), model, clients)
+    _say_if_uneven(open_shards(folder))
+    if not sample.frames():
+        raise ValueError("no client has few enough rows to judge methods on: name another column")
+    with whole_file(folder / SAMPLE) as file:
+        write_feather(pd.concat(sample.frames(), ignore_index=True), file, "uncompressed")
+    state_files.write(folder / PREPARED, {"clients": clients}, {})
+    return open_prepared(folder, roles, sketch.features, parameters)
+
+
+def open_prepared(
+    folder: Path, roles: ColumnRoles, features: Sequence[str], parameters: dict[str, Any]
+) -> PreparedParts:
+    """Return what `prepare_parts` has left in a folder."""
+    from pyarrow.feather import read_feather
+
+    from fedres.tables.classifier import FedResClassifier
+    from fedres.tables.regressor import FedResRegressor
+
+    shards = open_shards(folder)
+    layout = shards[0].layout
+    kind = FedResRegressor if isinstance(layout.labels, NumberLabels) else FedResClassifier
+    model = kind(client=roles.client, **parameters)
+    tell_columns(model, layout.encoder, layout.labels, features)
+    facts, _ = state_files.read(folder / PREPARED)
+    sample = _table(read_feather(folder / SAMPLE), roles, features, layout.are_numbers)
+    return PreparedParts(shards, sample, model, facts["clients"])
 
 
 def _say_if_uneven(shards: Sequence[Shard]) -> None:
@@ -367,24 +391,29 @@ def fit_parts(
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
     options = roles, memory, method, task, parameters, seed, shards, n_jobs, backend is None
     room = free_memory() // 2 if memory is None else memory
-    with _said_if_full(out, room), work_folder(out, parts, options) as folder:
-        prepare = partial(
-            prepare_parts,
-            parts,
-            roles,
-            folder,
-            memory=room,
-            task=task,
-            parameters={**(parameters or {}), "shared": "linear", "random_state": seed},
-            shards=shards,
-            n_jobs=n_jobs,
-            progress=progress,
-        )
-        if progress and (folder / PREPARED).exists():
-            print(f"going on from {folder}, which was left by a fit that was killed", file=stderr)
-        prepared = kept(folder / PREPARED, prepare)
-        judge = partial(compare_on_table, prepared.sample, model=prepared.model, seed=seed)
-        found = kept(folder / JUDGED_BY, partial(judge, progress=progress))
+    parameters = {**(parameters or {}), "shared": "linear", "random_state": seed}
+    with _said_if_full(out, room), work_folder(out, parts, options, PREPARED) as folder:
+        if (folder / PREPARED).exists():
+            prepared = open_prepared(folder, roles, roles.features(parts), parameters)
+        else:
+            prepared = prepare_parts(
+                parts,
+                roles,
+                folder,
+                memory=room,
+                task=task,
+                parameters=parameters,
+                shards=shards,
+                n_jobs=n_jobs,
+                progress=progress,
+            )
+
+        def judge() -> TableComparison:
+            sample, model = prepared.sample, prepared.model
+            found = compare_on_table(sample, model=model, seed=seed, progress=progress)
+            return replace(found, model=None)
+
+        found = kept(folder / JUDGED_BY, judge, (TableComparison, Example))
         saved: Any = found.recommended if method == "auto" else method
         fitted = train_parts(
             prepared,
@@ -428,21 +457,20 @@ def _read(
     return with_rate(batches, parts.count() if total is None else total, progress)
 
 
-def _table(sample: "list[pd.DataFrame]", roles: ColumnRoles, sketch: TableSketch) -> Table:
+def _table(
+    frame: "pd.DataFrame", roles: ColumnRoles, features: Sequence[str], whole_ids: bool
+) -> Table:
     """The rows of some clients as a table in memory."""
     import pandas as pd
 
-    if not sample:
-        raise ValueError("no client has few enough rows to judge methods on: name another column")
-    frame = pd.concat(sample)
     frame = frame.set_axis(pd.RangeIndex(1, 1 + len(frame), name="row"))
     client = frame[roles.client].to_numpy()
-    if sketch.whole_ids:
+    if whole_ids:
         client = client.astype(np.int64)
     time: F64 | None = None
     if roles.time is not None:
         time = as_floats(roles.time, frame[roles.time])
-    table = Table(frame[sketch.features], frame[roles.label].to_numpy(copy=True), client, time)
+    table = Table(frame[[*features]], frame[roles.label].to_numpy(copy=True), client, time)
     return table if time is None else table.take(np.argsort(time, kind="stable"))
 
 
@@ -466,7 +494,7 @@ def _said_if_full(out: Path, memory: int) -> Iterator[None]:
             "--memory"
         ) from None
     except OSError as error:
-        if error.errno != ENOSPC:
+        if error.errno not in FULL:
             raise
         raise ValueError(
             f"the disk of {out.absolute().parent} is full: make room, or let --out be on a larger "

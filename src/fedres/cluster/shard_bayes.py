@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from fedres.cluster.going_on import kept
+from fedres.cluster.checkpoint import kept
 from fedres.cluster.local_parts import GlobalState, write_part
 from fedres.cluster.over_shards import OverShards, over_shards
 from fedres.cluster.shards import Shard
@@ -122,6 +122,9 @@ class Advance(NamedTuple):
         return Advance(max(self.change, other.change), _plus(self.sums, other.sums))
 
 
+RECORDS = (SharedSums, Advance)
+
+
 def begin(shard: Shard, problem: BayesProblem) -> list[SharedSums]:
     """The sums of a shard, for every output, before anything is known."""
     arrow, labels = _arrow(shard, problem)
@@ -209,7 +212,7 @@ def solve(
             return add(work)
         name = f"pass{next(numbers)}"
         once = partial(_kept_of_shard, work=work, name=name)
-        added = kept(shards[0].folder / name, partial(add, once))
+        added = kept(shards[0].folder / name, partial(add, once), RECORDS)
         for shard in shards:
             shard.path(name).unlink(missing_ok=True)
         return added
@@ -232,7 +235,7 @@ def solve(
 
 
 def _kept_of_shard(shard: Shard, work: Callable[[Shard], T], name: str) -> T:
-    return kept(shard.path(name), partial(work, shard))
+    return kept(shard.path(name), partial(work, shard), RECORDS)
 
 
 def as_state(w_global: Sequence[F64]) -> GlobalState:
