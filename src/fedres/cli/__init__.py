@@ -42,7 +42,7 @@ def main() -> None:
     warnings.showwarning = _warn  # type: ignore[assignment]
     try:
         app()
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, MemoryError) as error:
         print(f"fedres: {_words(error)}", file=sys.stderr)
         sys.exit(2)
 
@@ -51,7 +51,9 @@ def _warn(message: Warning | str, *_: Any) -> None:
     print(f"fedres: warning: {message}", file=sys.stderr)
 
 
-def _words(error: ValueError | OSError) -> str:
+def _words(error: ValueError | OSError | MemoryError) -> str:
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory ({error}): a table is read in batches by --memory 1GB"
     if isinstance(error, OSError) and error.filename:
         return f"{error.strerror}: {error.filename}"
     return str(error)

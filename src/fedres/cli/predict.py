@@ -1,6 +1,5 @@
 """`fedres predict`."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,11 +37,7 @@ def predict(
     if memory is not None or shared.is_large(table):
         _score_parts(model, table, out, interval, memory)
         return
-    scored = _scored(shared.open_model(model), table, interval)
-    if out is None:
-        scored.to_csv(sys.stdout, index=False)
-    else:
-        shared.write_table(scored, out)
+    shared.write_table(_scored(shared.open_model(model), table, interval), out)
 
 
 def _scored(model: Any, path: str, interval: float | None) -> "pd.DataFrame":

@@ -4,12 +4,14 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from glob import has_magic
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import typer
+
+from fedres.core.files import whole_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,7 +150,8 @@ def how_columns_are_read(
         global_=model.global_features,
         item=model.item,
     )
-    labels = LabelColumn(label, rows.y, are_classes=hasattr(model, "predict_proba"))
+    client = False if rows.client is None else rows.client
+    labels = LabelColumn(label, rows.y, hasattr(model, "predict_proba"), client)
     columns = readings(encoder, rows.frame, model.categorical_features, labels)
     if not as_json:
         from fedres.report.columns_table import print_columns
@@ -311,25 +314,31 @@ def short_name(table: str) -> str:
 
 @contextmanager
 def table_writer(path: Path | None) -> "Iterator[Callable[[pd.DataFrame], None]]":
-    """What writes a table batch by batch, as the end of its name says; CSV to the terminal."""
-    if path is None or path.suffix != ".parquet":
-        with nullcontext(sys.stdout) if path is None else path.open("w", encoding="utf-8") as file:
-            names = iter([True])
-            yield lambda frame: frame.to_csv(file, index=False, header=next(names, False))
-        return
-    import pyarrow as pa
-    from pyarrow.parquet import ParquetWriter
+    """What writes a table batch by batch, as the end of its name says; CSV to the terminal.
 
+    A file takes its place when all of it is written.
+    """
+    names = iter([True])
+    if path is None:
+        yield lambda frame: frame.to_csv(sys.stdout, index=False, header=next(names, False))
+        return
     with ExitStack() as stack:
+        file = stack.enter_context(whole_file(path))
         writers: list[Any] = []
 
-        def write(frame: "pd.DataFrame") -> None:
+        def write_csv(frame: "pd.DataFrame") -> None:
+            file.write(frame.to_csv(index=False, header=next(names, False)).encode())
+
+        def write_parquet(frame: "pd.DataFrame") -> None:
+            import pyarrow as pa
+            from pyarrow.parquet import ParquetWriter
+
             batch = pa.Table.from_pandas(_plain_texts(frame), preserve_index=False)
             if not writers:
-                writers.append(stack.enter_context(ParquetWriter(path, batch.schema)))
+                writers.append(stack.enter_context(ParquetWriter(file, batch.schema)))
             writers[0].write_table(batch.cast(writers[0].schema))
 
-        yield write
+        yield write_parquet if path.suffix == ".parquet" else write_csv
 
 
 def _plain_texts(frame: "pd.DataFrame") -> "pd.DataFrame":
@@ -367,9 +376,7 @@ def refuse_unwritable(path: Path, is_table: bool = False) -> None:
         raise ValueError(f"cannot write {path}: name a .csv or .parquet file")
 
 
-def write_table(frame: "pd.DataFrame", path: Path) -> None:
-    """Write a table as the end of its name says."""
-    if path.suffix == ".parquet":
-        frame.to_parquet(path, index=False)
-    else:
-        frame.to_csv(path, index=False)
+def write_table(frame: "pd.DataFrame", path: Path | None) -> None:
+    """Write a table as the end of its name says; CSV to the terminal."""
+    with table_writer(path) as write:
+        write(frame)

@@ -28,6 +28,8 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     ...     there, path.read_bytes()
     (False, b'all of it')
     """
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is not a file: name a file to write")
     part = path.with_name(f"{path.stem}-{secrets.token_hex(8)}.part")
     try:
         with part.open("wb") as file:
@@ -35,8 +37,10 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
-    except BaseException:
+    except BaseException as error:
         part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # a full disk is reported without a name
         raise
     _sync_folder(path.parent)
 

@@ -11,6 +11,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from fedres.core.files import whole_file
 from fedres.report.plots import accuracy_plot, bytes_plot, clients_plot, loss_plot, to_svg
 from fedres.simulation.comparison import SimulatedComparison
 
@@ -33,4 +34,5 @@ def write_page(path: Path, template: str, figures: Iterable[Figure], **values: A
         figures=[Markup(to_svg(figure)) for figure in figures],
         **values,
     )
-    path.write_text(page, encoding="utf-8")
+    with whole_file(path) as file:
+        file.write(page.encode())

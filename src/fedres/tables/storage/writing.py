@@ -82,11 +82,14 @@ def _writeable(group: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Refuse to save in what is no folder, or in one that holds anything but a model."""
+    """Refuse to save where no folder can be, or in one that holds anything but a model."""
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not nearest.is_dir():
+        raise ValueError(f"{nearest} is a file: name a folder to save the model in")
+    if not os.access(nearest, os.W_OK):
+        raise ValueError(f"{nearest} may not be written to: name another folder for the model")
     if not folder.exists():
         return
-    if not folder.is_dir():
-        raise ValueError(f"{folder} is a file: name a folder to save the model in")
     if (folder / NAME).exists():
         try:
             read_index(folder)
