@@ -16,6 +16,7 @@ from fedres.tables.column_notes import (
     ColumnWarning,
     LabelColumn,
     LabelWarning,
+    label_doubts,
     readings,
 )
 from fedres.tables.encoder import Encoder
@@ -241,3 +242,50 @@ def test_columns_that_predict_the_label(y):
     model.fit(frame, y, client=client)  # unused
     with pytest.warns(LabelWarning, match="column 'x1'"):
         FedResRegressor(shared="linear").fit(frame[["nearly", "leak"]].to_numpy(), y, client)
+
+
+def drawn(rows=400, clients=20):
+    """Rows with numbers, categories and lists, without a copy."""
+    frame = pd.DataFrame(
+        {
+            "age": RNG.integers(18, 30, rows),
+            "genre": RNG.choice(["a", "b"], rows),
+            "tags": [["x"], ["x", "y"]] * (rows // 2),
+        }
+    )
+    return frame, RNG.normal(size=rows), RNG.integers(0, clients, rows)
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_repeated_rows_are_noted(classes):
+    frame, y, client = drawn()
+    frame["age"] += np.arange(len(y)) % 7 * 100 if classes else 0
+    y = (y > 0).astype(int) if classes else y
+    again = np.tile(np.arange(len(y)), 4)
+    frame, y, client = frame.iloc[again].reset_index(drop=True), y[again], client[again]
+    model = (FedResClassifier if classes else FedResRegressor)(shared="linear")
+    with pytest.warns(LabelWarning, match="label: .* of rows repeat another one of the same"):
+        model.fit(frame, y, client=client)
+
+
+def test_some_repeated_rows_are_noted():
+    frame, y, client = drawn()
+    label = LabelColumn("y", y, False, client)
+    assert label_doubts(Encoder.fit(frame), frame, label) == {}
+    again = np.concatenate([np.arange(len(y)), RNG.permutation(len(y))[:100]])
+    frame = frame.iloc[again].reset_index(drop=True)
+    label = LabelColumn("y", y[again], False, client[again])
+    assert label_doubts(Encoder.fit(frame), frame, label)[None].startswith("20% of rows repeat")
+    numbers = RNG.normal(size=(400, 2))[again]
+    assert label_doubts(Encoder.fit(numbers), numbers, label)[None].startswith("20% of rows repeat")
+
+
+@pytest.mark.parametrize("labels", ["ratings", "clicks"])
+def test_rows_that_are_equal_by_chance_are_not_noted(labels):
+    """Few different values, and users who see one thing again and again."""
+    clients, items = RNG.integers(0, 30, 3000), RNG.zipf(1.5, 3000) % 50
+    frame = pd.DataFrame({"item": items, "price": RNG.normal(size=50)[items]})
+    y = RNG.integers(1, 6, 3000) if labels == "ratings" else RNG.random(3000) < 0.1
+    for x in (frame, frame[["item"]] % 3):
+        label = LabelColumn("y", y.astype(int), labels == "clicks", clients)
+        assert label_doubts(Encoder.fit(x), x, label) == {}

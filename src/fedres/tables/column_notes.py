@@ -17,6 +17,8 @@ MOST = 0.9  # of the texts in a sample
 NARROW = 0.1  # standard deviations
 EXACT = 1 - 1e-9  # correlation of a column that predicts the label
 FEWEST_CORRELATED, ROWS_CORRELATED = 30, 100_000
+FEWEST_COMPARED, ROWS_COMPARED = 30, 20_000
+REPEATED = 0.05  # of rows that repeat another one
 DATE = re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}([ T].*)?")
 ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?!\d)")
 
@@ -26,15 +28,16 @@ class ColumnWarning(UserWarning):
 
 
 class LabelWarning(UserWarning):
-    """Labels that are far from all others, or that a column predicts exactly."""
+    """Labels that are far from all others, that a column predicts exactly, or repeated rows."""
 
 
 class LabelColumn(NamedTuple):
-    """Name and values of the label, and whether it is a class."""
+    """Name and values of the label, whether it is a class, and the client of each row."""
 
     name: str
     y: Any
     are_classes: bool
+    client: Any = False
 
 
 class ColumnReading(NamedTuple):
@@ -105,12 +108,14 @@ def label_doubts(encoder: Any, X: Any, label: LabelColumn) -> dict[int | None, s
     import pandas as pd
 
     y = pd.Series(label.y, getattr(X, "index", None))
-    if y.dtype.kind not in "biuf":
-        return {}
-    column = Number.learn(label.name, y)
     doubts: dict[int | None, str] = {}
-    if not label.are_classes and (why := _outlier(column, y, "leave out the row")):
+    if why := None if encoder.source == "csr" else _repeated(Input(X), label):
         doubts[None] = why
+    if y.dtype.kind not in "biuf":
+        return doubts
+    column = Number.learn(label.name, y)
+    if not label.are_classes and (why := _outlier(column, y, "leave out the row")):
+        doubts[None] = "; ".join(filter(None, [why, doubts.get(None)]))
     if encoder.source == "csr":
         return doubts
     step = -(-len(y) // ROWS_CORRELATED)
@@ -122,6 +127,35 @@ def label_doubts(encoder: Any, X: Any, label: LabelColumn) -> dict[int | None, s
                 "predicts the label exactly: leave it out unless it is known before the label is"
             )
     return doubts
+
+
+def _repeated(rows: Input, label: LabelColumn) -> str | None:
+    """Return a doubt if rows are repeated that would hardly be equal by chance.
+
+    Either all are repeated equally often, or numbers are labels that otherwise hardly ever repeat
+    within a client.
+    """
+    import pandas as pd
+
+    client = np.zeros(len(rows), np.int64)
+    if label.client is not False:
+        client = np.asarray(factorise(label.client)[0], np.int64)
+    some = np.flatnonzero(client % -(-len(rows) // ROWS_COMPARED) == 0)[:ROWS_COMPARED]
+    taken = Input(rows.x.iloc[some] if rows.source == "table" else rows.x[some])
+    frame = pd.DataFrame({i: factorise(taken[name])[0] for i, name in enumerate(taken.names)})
+    frame = frame.assign(client=client[some], y=factorise(np.asarray(label.y)[some])[0])
+    counts = pd.util.hash_pandas_object(frame, index=False).value_counts().to_numpy()
+    different = len(counts) - frame["client"].nunique()
+    if different < FEWEST_COMPARED:
+        return None
+    labels = len(frame[["client", "y"]].drop_duplicates()) - frame["client"].nunique()
+    share = 1 - len(counts) / len(frame)
+    if np.gcd.reduce(counts) > 1 or (share >= REPEATED and labels > different / 2):
+        return (
+            f"{share:.0%} of rows repeat another one of the same client, label included: leave "
+            "them out if they are copies, for held-out rows and intervals would tell nothing"
+        )
+    return None
 
 
 def _standardised(column: Number, values: Values) -> F64:

@@ -325,7 +325,7 @@ class FedResEstimator(Parameters):
             global_=self.global_features,
             item=self.item,
         )
-        label = LabelColumn("y", begun.y, self._loss == "logistic")
+        label = LabelColumn("y", begun.y, self._loss == "logistic", begun.client)
         for i, why in label_doubts(encoder, begun.table, label).items():
             what = "label" if i is None else f"column {encoder.columns[i].name!r}"
             warnings.warn(f"{what}: {why}", LabelWarning, stacklevel=4)
