@@ -4,7 +4,7 @@ CORE := .venv/core
 DEV := .venv/dev
 GROUPED := .venv/grouped
 
-.PHONY: demo test test-data lint clean bench bench-cores bench-accuracy bench-bandits bench-bandit-defaults bench-off-policy bench-kills bench-event-log bench-tables bench-grouped bench-online bench-scale bench-ray bench-flower bench-never-worse bench-mixed-bandit bench-hostile
+.PHONY: demo test test-plain test-data lint clean bench bench-cores bench-accuracy bench-bandits bench-bandit-defaults bench-off-policy bench-kills bench-event-log bench-tables bench-grouped bench-online bench-scale bench-ray bench-flower bench-never-worse bench-mixed-bandit bench-hostile
 
 demo: $(CORE)  ## set everything up, compare all methods on clients that are alike and different
 	$(BIN)/fedres compare --data shops --clients 50 --rounds 100 --report report.html
@@ -18,6 +18,12 @@ demo: $(CORE)  ## set everything up, compare all methods on clients that are ali
 test: $(DEV)  ## set everything up; lint, types, import directions, tests, doctests
 	$(MAKE) lint
 	$(BIN)/pytest -n 2
+
+test-plain:  ## install a wheel without extras; the commands of the README, and a model with trees
+	rm -rf .venv-plain
+	$(PYTHON) -m venv .venv-plain
+	.venv-plain/bin/pip install --quiet --disable-pip-version-check . pytest hypothesis
+	.venv-plain/bin/pytest tests/test_plain_install.py tests/test_first_commands.py
 
 test-data: $(DEV)  ## the tests that read the paper's data sets (needs FEDRES_DATA)
 	@test -n "$$FEDRES_DATA" || { echo "set FEDRES_DATA to a folder with the paper's data sets"; exit 2; }
@@ -101,4 +107,4 @@ $(GROUPED): $(CORE)
 	touch $@
 
 clean:
-	rm -rf .venv report.html
+	rm -rf .venv .venv-plain report.html

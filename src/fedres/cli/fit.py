@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from fedres.cli import table_options as shared
+from fedres.core.extras import require
 
 AUTO = "auto"
 MMAP_THRESHOLD = -3  # of glibc's malloc.h
@@ -81,6 +82,8 @@ def fit(
     columns = shared.ColumnOptions(client, label, time, categorical, local, global_, ignore, item)
     choose("backend", backend, ("joblib", "ray"))
     on_ray = backend == "ray"
+    if on_ray:
+        require("ray", "--backend ray")
     for option, value in (("--address", address), ("--workers", workers)):
         if value is not None and not on_ray:
             raise ValueError(f"{option} {value} is for --backend ray: add that, or leave it out")
@@ -104,8 +107,7 @@ def fit(
     with shared.quiet():
         readings = shared.how_columns_are_read(rows, label, model, json)
         found = compare_on_table(rows, model=model, seed=seed, progress=True)
-    if report is None:
-        found = replace(found, model=None)  # which makes room
+    found = replace(found, model=None)  # which makes room
     saved: Any = found.recommended if method == AUTO else method
     with working("training on all rows"), shared.quiet():
         # What is saved is what was judged: the same choices, and more rows.
