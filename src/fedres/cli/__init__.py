@@ -15,6 +15,7 @@ from fedres.cli.flower import app as flower
 from fedres.cli.inspect import inspect
 from fedres.cli.predict import predict
 from fedres.cli.reproduce import reproduce
+from fedres.core.files import FULL_DISK
 
 app = typer.Typer(
     help="Federated Residual Learning: private local models + one shared global model.",
@@ -55,5 +56,6 @@ def _words(error: ValueError | OSError | MemoryError) -> str:
     if isinstance(error, MemoryError):
         return f"there is not enough memory ({error}): a table is read in batches by --memory 1GB"
     if isinstance(error, OSError) and error.filename:
-        return f"{error.strerror}: {error.filename}"
+        remedy = "; make room, or name another place" if error.errno in FULL_DISK else ""
+        return f"{error.strerror}: {error.filename}{remedy}"
     return str(error)

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -34,7 +33,7 @@ from fedres.cluster.row_progress import with_rate
 from fedres.cluster.shards import Layout, Shard, ShardWriter, open_shards
 from fedres.cluster.sketches import TableSketch
 from fedres.core import state_files
-from fedres.core.files import whole_file
+from fedres.core.files import FULL_DISK, whole_file
 from fedres.core.types import F64
 from fedres.reading.formats import LoosenError
 from fedres.reading.table_files import TableFiles
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
     from fedres.tables.estimator import FedResEstimator
 
 SAMPLE, PREPARED, JUDGED_BY = "sample", "prepared", "verdict"  # files of what is finished
-FULL = (ENOSPC, EDQUOT, EFBIG)
 
 
 @dataclass(frozen=True)
@@ -494,7 +492,7 @@ def _said_if_full(out: Path, memory: int) -> Iterator[None]:
             "--memory"
         ) from None
     except OSError as error:
-        if error.errno not in FULL:
+        if error.errno not in FULL_DISK:
             raise
         raise ValueError(
             f"the disk of {out.absolute().parent} is full: make room, or let --out be on a larger "

@@ -4,10 +4,12 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
 from typing import IO
 
 LOCK, HOLDER = ".lock", ".lock-holder"
+FULL_DISK = (ENOSPC, EDQUOT, EFBIG)  # no room, or none that this user may take
 
 
 @contextmanager
