@@ -343,7 +343,7 @@ def test_a_full_disk_and_full_memory_are_told(folder, tmp_path, monkeypatch, err
 
 def test_less_memory_makes_more_shards(large):
     most = {"genres": 2, "city": 1, "code": 1}
-    layout = Layout(large.encoder, large.model._labels, most, are_numbers=False)
+    layout = Layout(large.model.encoder_, large.model._labels, most, are_numbers=False)
     counts = [
         count_shards(layout, 10**7, 10**6, parse_size(size), 2) for size in ("8GB", "4GB", "2GB")
     ]

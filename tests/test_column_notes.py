@@ -8,18 +8,24 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_array
+from sklearn.datasets import load_iris
+from typer.testing import CliRunner
 
 from fedres import FedResClassifier, FedResRegressor, compare
+from fedres.cli import app
 from fedres.report.columns_table import SHOWN, columns_in_words, print_columns
 from fedres.tables.column_notes import (
     ColumnReading,
     ColumnWarning,
     LabelColumn,
     LabelWarning,
+    doubt,
     label_doubts,
     readings,
 )
+from fedres.tables.columns import Number
 from fedres.tables.encoder import Encoder
+from fedres.tables.outliers import far_out
 from fedres.tables.read_table import Table
 from test_table_commands import run
 
@@ -28,7 +34,8 @@ ROWS = 300
 NUMBERS = RNG.normal(size=ROWS)
 TEXTS = [f"{x:.3f}" for x in NUMBERS]
 DAYS = pd.date_range("2020-01-01", periods=ROWS)
-LEAK = "predicts the label exactly: leave it out unless it is known before the label is"
+LEAVE_OUT = "leave it out, unless you will know it before you know the label"
+LEAK = f"equals the label up to a factor and a constant: {LEAVE_OUT}"
 LISTS = [[*RNG.choice(list("abcdefgh"), 3, replace=False)] for _ in range(ROWS)]
 
 
@@ -44,8 +51,8 @@ def fitted(values, **options):
     ("values", "note"),
     [
         (["n/a?", *TEXTS[1:]], r"read as categories for 'n/a\?', while 2.. of 2.. different val"),
-        ([*NUMBERS[:-1], 1e30], r"1e\+30 in line 301 is so far out that the others look alike"),
-        ([-1e9, np.nan, *NUMBERS[2:]], r"-1e\+09 in line 2 is so far out"),
+        ([*NUMBERS[:-1], 1e30], r"1 of 300 values, 1e\+30 in line 301, is over 20 times the usual"),
+        ([-1e9, np.nan, *NUMBERS[2:]], r"1 of 299 values, -1e\+09 in line 2, is over 20 times the"),
         ([" ".join(three) for three in LISTS], "'. . .' is read as one category: separate the"),
         ([", ".join(three) for three in LISTS], "'., ., .' is read as one category"),
         (
@@ -79,7 +86,7 @@ def test_doubtful_columns(values, note):
     [
         NUMBERS,
         np.exp(3 * NUMBERS),  # a long tail is no outlier
-        [*([0, 1] * 149), 0, 30],
+        [*([0, 1] * 149), 0, 15],
         (np.arange(ROWS) == 7).astype(int),
         TEXTS,  # numbers that are meant to be categories
         DAYS,
@@ -155,24 +162,38 @@ def test_of_many_columns_those_with_notes_are_shown(capsys, monkeypatch):
     assert "odd[/]" in "".join(lines)
 
 
-def bad_labels():
-    y = RNG.normal(size=1000)
-    far = y.copy()
-    far[:10] = [1001, -1000] * 5
-    one = y.copy()
-    one[17] = 1e9
-    more = y.copy()
-    more[:30] = [1001, -1000] * 15
-    return [(far, "1001 in line 2"), (more, "1001 in line 2"), (one, r"1e\+09 in line 19")]
+def drawn_with(share, *marks, of=None):
+    """Numbers of which a share is replaced by marks in turn, and where these are."""
+    y = RNG.normal(size=1000) if of is None else of
+    planted = np.sort(RNG.permutation(len(y))[: max(1, round(share * len(y)))])
+    y[planted] = np.resize(marks, len(planted))
+    return y, planted
 
 
-@pytest.mark.parametrize(("y", "where"), bad_labels())
-def test_outliers_of_columns_and_labels(y, where):
-    note = f"{where} is so far out that the others look alike: correct it or leave"
+@pytest.mark.parametrize(
+    ("y", "planted"),
+    [
+        drawn_with(0.01, 1001, -1000),
+        drawn_with(0.02, 1000),
+        drawn_with(0.05, -999),
+        drawn_with(0.01, 100),
+        drawn_with(0, 1e9),
+        drawn_with(0, 1e9, of=RNG.normal(size=1000) * (np.arange(1000) % 25 == 0)),
+        drawn_with(0.02, -999, of=RNG.poisson(1.0, 1000).astype(float)),
+        drawn_with(0.02, -999, of=RNG.integers(1, 6, 1000).astype(float)),
+        drawn_with(0.01, 1e6, of=RNG.lognormal(size=1000)),
+    ],
+)
+def test_outliers_of_columns_and_labels(y, planted):
+    np.testing.assert_array_equal(far_out(y), planted)
+    many, first = len(planted), f"{y[planted[0]]:g} in line {planted[0] + 2}"
+    first = first if many == 1 else f"such as {first}"
+    note = f"{many} of 1,000 {{}}, {first}, {'is' if many == 1 else 'are'} over 20 times the"
     line = pd.RangeIndex(2, 1002, name="line")
     frame = pd.DataFrame({"a": RNG.normal(size=1000)}, line)
     client = np.arange(1000) % 7
-    with pytest.warns(LabelWarning, match=f"label: {note} out the row") as found:
+    of_label = re.escape(note.format("labels"))
+    with pytest.warns(LabelWarning, match=f"label: {of_label} .* leave out the row") as found:
         FedResRegressor(shared="linear").fit(frame, y, client=client)
     assert len(found) == 1
     assert found[0].filename == __file__
@@ -182,8 +203,9 @@ def test_outliers_of_columns_and_labels(y, where):
     encoder = Encoder.fit(frame)
     *_, reading = readings(encoder, frame, label=LabelColumn("stars", y, False))
     assert reading[:4] == ("stars", "label", 0, "none")
-    assert re.match(note, reading.note)
-    with pytest.warns(ColumnWarning, match=f"column 'a': {note} it empty"):
+    assert re.match(of_label, reading.note)
+    of_values = re.escape(note.format("values"))
+    with pytest.warns(ColumnWarning, match=f"column 'a': {of_values} .* leave (it|them) empty"):
         Encoder.fit(pd.DataFrame({"a": y}, line))
 
 
@@ -194,15 +216,32 @@ def test_outliers_of_columns_and_labels(y, where):
         RNG.standard_normal,
         RNG.standard_exponential,
         lambda rows: RNG.lognormal(size=rows),
+        lambda rows: RNG.lognormal(0, 2.3, rows),
+        lambda rows: RNG.pareto(2.0, rows),
         lambda rows: RNG.poisson(1.0, rows),
+        lambda rows: RNG.poisson(0.1, rows),
         lambda rows: RNG.standard_t(3, rows),
+        lambda rows: RNG.zipf(2.0, rows).astype(float),
+        lambda rows: (RNG.random(rows) < 0.02).astype(int),
+        lambda rows: RNG.integers(1, 6, rows),
+        lambda rows: RNG.exponential(500, rows) * (RNG.random(rows) < 0.1),
+        lambda rows: RNG.lognormal(5, 1.5, rows) * (RNG.random(rows) < 0.4),
     ],
 )
 def test_long_tails_are_no_outliers(draw, rows):
-    frame = pd.DataFrame({"a": draw(rows)})
+    for _ in range(10):
+        frame = pd.DataFrame({"a": draw(rows)})
+        assert doubt(Encoder.fit(frame).columns[0], frame["a"], False) is None
     label = LabelColumn("y", draw(rows), are_classes=False)
     assert len(readings(Encoder.fit(frame), frame, label=label)) == 1
     assert readings(Encoder.fit(frame), frame)[0].note == ""
+
+
+def test_a_time_far_out_is_shown_as_a_time():
+    days = pd.Series(pd.date_range("2020-01-01", periods=300)).where(NUMBERS < 2, pd.Timestamp(0))
+    assert "values, such as 1970-01-01 00:00:00 in row" in doubt(
+        Number.learn("day", days), days, False
+    )
 
 
 def test_numbers_of_classes_are_no_outliers():
@@ -220,16 +259,40 @@ def test_notes_of_labels_at_the_command_line(options, tmp_path):
     printed = run("fit", tmp_path / "t.csv", *names, *options)
     notes = {column["name"]: column["note"] for column in json.loads(printed)["columns"]}
     assert notes["a"] == ""
-    assert notes["stars"].startswith("1e+09 in ")
+    assert notes["stars"].startswith("1 of 300 labels, 1e+09 in line 7, is over 20 times ")
     assert notes["paid"].startswith(LEAK)
 
 
-@pytest.mark.parametrize("y", [NUMBERS, np.arange(ROWS) % 2])
-def test_columns_that_predict_the_label(y):
-    client, nearly = np.arange(ROWS) % 7, y + 1e-3 * RNG.normal(size=ROWS)
+def test_notes_of_a_table_in_shards_come_before_training(tmp_path, monkeypatch):
+    rows = pd.DataFrame({"user": np.arange(ROWS) % 7, "a": NUMBERS, "stars": NUMBERS**2})
+    rows.assign(stars=rows.stars.where(rows.index != 5, 1e9)).to_csv(tmp_path / "b.csv")
+    rows.to_csv(tmp_path / "a.csv")
+    named = ["--client", "user", "--label", "stars", "--out", tmp_path / "model"]
+
+    def full(*_, **__):
+        raise ValueError("nothing is trained")
+
+    monkeypatch.setattr("fedres.cluster.fit_parts.compare_on_table", full)
+    command = ["fit", tmp_path / "*.csv", *named, "--ignore", "Unnamed*"]
+    said = " ".join(CliRunner().invoke(app, [str(one) for one in command]).stdout.split())
+    assert "1 of 600 labels, 1e+09 in line 7 of b.csv, is over 20 times" in said
+    assert said.startswith("Shared model: linear; trees need all rows in memory.")
+
+
+def told(z, y, client=None, *, numbers=True):
+    """Return what is noted of a column, given a label."""
+    frame = pd.DataFrame({"z": z})
+    client = np.arange(len(y)) % 7 if client is None else client
+    label = LabelColumn("y", np.asarray(y), not numbers, client)
+    return label_doubts(Encoder.fit(frame), frame, label).get(0, "").removesuffix(f": {LEAVE_OUT}")
+
+
+def test_columns_that_tell_the_label():
+    y, client = NUMBERS, np.arange(ROWS) % 7
     leak = np.where(np.arange(ROWS) < 9, np.nan, 5e8 - 3 * y)
+    nearly = y + 0.05 * RNG.normal(size=ROWS)
     frame = pd.DataFrame({"nearly": nearly, "leak": leak, "same": 1, "text": "a"})
-    model = (FedResRegressor if y is NUMBERS else FedResClassifier)(shared="linear")
+    model = FedResRegressor(shared="linear")
     with pytest.warns(LabelWarning, match=f"column 'leak': {LEAK}") as found:
         model.fit(frame, y, client=client)
     assert len(found) == 1
@@ -242,6 +305,67 @@ def test_columns_that_predict_the_label(y):
     model.fit(frame, y, client=client)  # unused
     with pytest.warns(LabelWarning, match="column 'x1'"):
         FedResRegressor(shared="linear").fit(frame[["nearly", "leak"]].to_numpy(), y, client)
+
+
+@pytest.mark.parametrize(
+    "leak",
+    [
+        lambda y: y.round(2),
+        lambda y: y + 1e-3 * RNG.normal(size=len(y)),
+        lambda y: (y * 100).astype(int),
+        np.exp,
+        lambda y: y**3,
+        lambda y: pd.Series(y).rank().to_numpy(),
+    ],
+)
+def test_columns_that_nearly_equal_a_number(leak):
+    y = RNG.normal(scale=2.4, size=3000)
+    assert told(leak(y), y) in ("equals the label up to a factor and a constant",
+                                "has the order of the label")  # fmt: skip
+    assert told(leak(y) + 0.05 * np.std(leak(y)) * RNG.normal(size=3000), y) == ""
+
+
+RATINGS = np.clip(np.round(3 + NUMBERS), 1, 5).astype(int)
+
+
+@pytest.mark.parametrize(
+    ("z", "y", "numbers"),
+    [
+        (np.where(NUMBERS > 0, "a", "b"), np.where(NUMBERS > 0, "yes", "no"), False),
+        (NUMBERS > 0, np.where(NUMBERS > 0, "yes", "no"), False),
+        (np.where(NUMBERS > 0, 200, 100), (NUMBERS > 0).astype(int), False),
+        (np.digitize(NUMBERS, [-1, 0]).astype(str), (NUMBERS > 0).astype(int), False),
+        (NUMBERS, np.where(NUMBERS > 0, "yes", "no"), False),
+        (NUMBERS, np.digitize(NUMBERS, [-1, 1]), False),
+        (np.array([2, 0, 1])[np.digitize(NUMBERS, [-1, 1])], np.digitize(NUMBERS, [-1, 1]), False),
+        (RATINGS.astype(str), RATINGS, True),
+        (pd.Categorical(RATINGS), RATINGS, True),
+    ],
+)
+def test_columns_that_tell_the_class(z, y, numbers):
+    assert told(z, y, numbers=numbers) in (
+        f"goes with one label in each of its {pd.Series(z).nunique()} values",
+        "separates the classes without a mistake",
+    )
+    one_mistake = np.append(np.asarray(y)[:-1], y[0] if y[-1] != y[0] else y[y != y[0]][0])
+    assert told(z, one_mistake, numbers=numbers) == ""
+
+
+def test_strong_features_are_no_leaks():
+    iris = load_iris(as_frame=True)
+    for name in iris.data:
+        assert told(iris.data[name], iris.target, numbers=False) == ""
+    y = np.where(NUMBERS > 0, "yes", "no")
+    rows = np.arange(ROWS)
+    assert told([f"sku{i}" for i in rows], y, numbers=False) == ""
+    assert told([f"sku{i // 2}" for i in rows], y[rows // 2 * 2], numbers=False) == ""
+    assert told(["a", "b"] * 12, [0, 1] * 12, numbers=False) == ""
+    assert told(RNG.choice(["a", "b"], ROWS), np.arange(ROWS) == 7, numbers=False) == ""
+    # A fact of each of forty clients, such as its town, and a label that is one, too.
+    client = rows % 40
+    town = client % 25
+    of_client = (np.arange(40) % 25 * 7 % 5 > 2)[client].astype(int)
+    assert told(town.astype(str), of_client, client, numbers=False) == ""
 
 
 def drawn(rows=400, clients=20):

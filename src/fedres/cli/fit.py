@@ -100,6 +100,8 @@ def fit(
                     "--memory and --backend ray"
                 )
         cluster = (address, workers) if on_ray else None
+        if shared_ == AUTO and not json:
+            print("Shared model: linear; trees need all rows in memory.")
         _fit_parts(table, columns, out, memory, method, task, solver, seed, report, json, cluster)
         return
     rows = columns.read(table)
@@ -145,7 +147,7 @@ def _fit_parts(
     cluster: tuple[str | None, int | None] | None,
 ) -> None:
     """Fit a table in shards, on a Ray cluster if one is given."""
-    from fedres.cluster.fit_parts import ColumnRoles, fit_parts
+    from fedres.cluster.fit_parts import ColumnRoles, PreparedParts, fit_parts
     from fedres.cluster.memory import parse_size, peak_memory, shown_size
     from fedres.reading.table_files import TableFiles
 
@@ -159,6 +161,13 @@ def _fit_parts(
         from fedres.cluster.ray_backend import RayBackend
 
         backend = RayBackend.connect(*cluster)
+    readings: list[Any] = []
+
+    def show_columns(prepared: PreparedParts) -> None:
+        encoder = prepared.shards[0].layout.encoder
+        rows, model = prepared.sample, prepared.model
+        readings.extend(shared.how_columns_are_read(rows, columns.label, model, json, encoder))
+
     with shared.quiet():
         done = fit_parts(
             parts,
@@ -171,16 +180,14 @@ def _fit_parts(
             seed=seed,
             backend=backend,
             progress=True,
-        )
-        readings = shared.how_columns_are_read(
-            done.sample, columns.label, done.model, json, done.encoder
+            when_prepared=show_columns,
         )
     summary = {
         "model": str(out.resolve()),
         "method": done.method,
         "rows": done.rows,
         "clients": done.clients,
-        "judged_rows": len(done.sample),
+        "judged_rows": done.compared_rows,
         "shards": done.shards,
         "peak_memory_bytes": peak_memory(),
         "global_features": done.model.encoder_.width_global,
@@ -191,8 +198,9 @@ def _fit_parts(
     shared.show(done.found, table, report, json, readings, summary)
     if not json:
         print(
-            f"Trained on {done.rows:,} rows of {done.clients:,} clients in {done.shards} "
-            f"shard{'s' * (done.shards > 1)}; methods were judged on {len(done.sample):,} rows."
+            f"The model saved was trained on all {done.rows:,} rows of {done.clients:,} clients, "
+            f"in {done.shards} shard{'s' * (done.shards > 1)}; the comparison took "
+            f"{done.compared_rows:,} of them."
         )
         if backend is not None:
             print(backend.words())

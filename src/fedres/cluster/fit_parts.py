@@ -7,7 +7,7 @@ some clients, as many as fit easily, by what judges a table in memory (`compare_
 
 import shutil
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from fedres.tables.estimator import FedResEstimator
 
 SAMPLE, PREPARED, JUDGED_BY = "sample", "prepared", "verdict"  # files of what is finished
+PLACE, FILE = "\0place", "\0file"  # columns of the sample: where each row is in which file
 
 
 @dataclass(frozen=True)
@@ -189,24 +190,30 @@ def prepare_parts(
     told = f"dealing rows to {shards} shard{'s' * (shards > 1)}" if progress else None
     with ShardWriter(folder, layout, shards) as writer:
         for file, frame in _read(parts, roles, sketch.features, told, sketch.rows):
+            word = frame.index.name
             keys = keys_of(frame[roles.client], sketch.whole_ids)
             y = frame[roles.label].to_numpy()
             try:
                 writer.add(keys, y, frame[sketch.features])
             except ValueError as error:
                 raise ValueError(f"{file.name}: {error}") from None
-            sample.add(uniform(keys.keys), frame)
+            place = {PLACE: frame.index, FILE: parts.files.index(file)}
+            sample.add(uniform(keys.keys), frame.assign(**place))
     _say_if_uneven(open_shards(folder))
     if not sample.frames():
         raise ValueError("no client has few enough rows to judge methods on: name another column")
     with whole_file(folder / SAMPLE) as file:
         write_feather(pd.concat(sample.frames(), ignore_index=True), file, "uncompressed")
-    state_files.write(folder / PREPARED, {"clients": clients}, {})
-    return open_prepared(folder, roles, sketch.features, parameters)
+    state_files.write(folder / PREPARED, {"clients": clients, "places": word}, {})
+    return open_prepared(folder, parts, roles, sketch.features, parameters)
 
 
 def open_prepared(
-    folder: Path, roles: ColumnRoles, features: Sequence[str], parameters: dict[str, Any]
+    folder: Path,
+    parts: TableFiles,
+    roles: ColumnRoles,
+    features: Sequence[str],
+    parameters: dict[str, Any],
 ) -> PreparedParts:
     """Return what `prepare_parts` has left in a folder."""
     from pyarrow.feather import read_feather
@@ -220,7 +227,9 @@ def open_prepared(
     model = kind(client=roles.client, **parameters)
     tell_columns(model, layout.encoder, layout.labels, features)
     facts, _ = state_files.read(folder / PREPARED)
-    sample = _table(read_feather(folder / SAMPLE), roles, features, layout.are_numbers)
+    rows = read_feather(folder / SAMPLE)
+    rows.index = _places(rows, parts, facts["places"])
+    sample = _table(rows, roles, features, layout.are_numbers)
     return PreparedParts(shards, sample, model, facts["clients"])
 
 
@@ -347,10 +356,8 @@ class LargeFit(NamedTuple):
         The estimator without its models, which are in the folder.
     rows, clients, shards
         How many there were.
-    sample
-        Rows that methods were judged on and trained on for it.
-    encoder
-        How columns are read.
+    compared_rows
+        How many of the rows methods were trained and judged on.
     """
 
     found: TableComparison
@@ -359,8 +366,7 @@ class LargeFit(NamedTuple):
     rows: int
     clients: int
     shards: int
-    sample: Table
-    encoder: Encoder
+    compared_rows: int
 
 
 def fit_parts(
@@ -377,12 +383,13 @@ def fit_parts(
     n_jobs: int | None = None,
     backend: "RayBackend | None" = None,
     progress: bool = False,
+    when_prepared: "Callable[[PreparedParts], None]" = lambda _: None,
 ) -> LargeFit:
     """Judge methods on some clients, train the best on all rows in shards, and save it.
 
     Shards are files beside the model's folder while this works; if it is killed, the same call goes
     on from them. Parameters are those of `prepare_parts` and of ``fedres fit``; where `memory` is
-    None, half of what is free may be taken.
+    None, half of what is free may be taken. `when_prepared` is called before anything is trained.
     """
     if backend is not None:
         n_jobs = backend.workers
@@ -392,7 +399,7 @@ def fit_parts(
     parameters = {**(parameters or {}), "shared": "linear", "random_state": seed}
     with _said_if_full(out, room), work_folder(out, parts, options, PREPARED) as folder:
         if (folder / PREPARED).exists():
-            prepared = open_prepared(folder, roles, roles.features(parts), parameters)
+            prepared = open_prepared(folder, parts, roles, roles.features(parts), parameters)
         else:
             prepared = prepare_parts(
                 parts,
@@ -405,6 +412,8 @@ def fit_parts(
                 n_jobs=n_jobs,
                 progress=progress,
             )
+
+        when_prepared(prepared)
 
         def judge() -> TableComparison:
             sample, model = prepared.sample, prepared.model
@@ -435,8 +444,7 @@ def fit_parts(
         rows,
         clients,
         len(parted),
-        prepared.sample,
-        parted[0].layout.encoder,
+        len(prepared.sample),
     )
 
 
@@ -455,13 +463,22 @@ def _read(
     return with_rate(batches, parts.count() if total is None else total, progress)
 
 
+def _places(rows: "pd.DataFrame", parts: TableFiles, word: str) -> "pd.Index[Any]":
+    """Return where the rows of a sample are in the files of a table."""
+    import pandas as pd
+
+    places: list[Any] = rows[PLACE].tolist()
+    if len(parts.files) > 1:
+        names = [parts.files[i].name for i in rows[FILE]]
+        places = [f"{place} of {name}" for place, name in zip(places, names, strict=True)]
+    found: pd.Index[Any] = pd.Index(places, name=word)
+    return found
+
+
 def _table(
     frame: "pd.DataFrame", roles: ColumnRoles, features: Sequence[str], whole_ids: bool
 ) -> Table:
     """The rows of some clients as a table in memory."""
-    import pandas as pd
-
-    frame = frame.set_axis(pd.RangeIndex(1, 1 + len(frame), name="row"))
     client = frame[roles.client].to_numpy()
     if whole_ids:
         client = client.astype(np.int64)

@@ -6,17 +6,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedres.core.types import F64
+from fedres.core.types import I64
 from fedres.tables.cell_values import Values, are_times, as_floats, factorise, place_of
 from fedres.tables.columns import Category, Column, Hashed, Number
 from fedres.tables.input_rows import Input
+from fedres.tables.leaks import LEAVE_OUT, same_class, same_number
+from fedres.tables.outliers import FAR, far_out
 
 FEWEST = 10  # different texts, to tell what they are
 SAMPLE = 1000
 MOST = 0.9  # of the texts in a sample
-NARROW = 0.1  # standard deviations
-EXACT = 1 - 1e-9  # correlation of a column that predicts the label
-FEWEST_CORRELATED, ROWS_CORRELATED = 30, 100_000
+FIRST_ROWS, MOST_ROWS = 5_000, 100_000  # that are searched for columns that tell the label
 FEWEST_COMPARED, ROWS_COMPARED = 30, 20_000
 REPEATED = 0.05  # of rows that repeat another one
 DATE = re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}([ T].*)?")
@@ -28,7 +28,7 @@ class ColumnWarning(UserWarning):
 
 
 class LabelWarning(UserWarning):
-    """Labels that are far from all others, that a column predicts exactly, or repeated rows."""
+    """Labels that are far from all others, that a column tells exactly, or repeated rows."""
 
 
 class LabelColumn(NamedTuple):
@@ -104,76 +104,99 @@ def readings(
 
 
 def label_doubts(encoder: Any, X: Any, label: LabelColumn) -> dict[int | None, str]:
-    """Return doubts about a label: by number of the column that predicts it, or None for itself."""
+    """Return doubts about a label: by number of the column that tells it, or None for itself."""
     import pandas as pd
 
     y = pd.Series(label.y, getattr(X, "index", None))
     doubts: dict[int | None, str] = {}
-    if why := None if encoder.source == "csr" else _repeated(Input(X), label):
+    notes = [
+        label_outliers(X, label),
+        None if encoder.source == "csr" else _repeated(Input(X), label),
+    ]
+    if why := "; ".join(filter(None, notes)):
         doubts[None] = why
-    if y.dtype.kind not in "biuf":
-        return doubts
-    column = Number.learn(label.name, y)
-    if not label.are_classes and (why := _outlier(column, y, "leave out the row")):
-        doubts[None] = "; ".join(filter(None, [why, doubts.get(None)]))
+    are_numbers = y.dtype.kind in "biuf" and not label.are_classes
     if encoder.source == "csr":
         return doubts
-    step = -(-len(y) // ROWS_CORRELATED)
-    rows, z = Input(X[::step]), _standardised(column, y[::step])
     for i in sorted({*encoder.global_, *encoder.local}):
-        other = encoder.columns[i]
-        if isinstance(other, Number) and _are_one_line(z, _standardised(other, rows[other.name])):
-            doubts[i] = (
-                "predicts the label exactly: leave it out unless it is known before the label is"
-            )
+        column = encoder.columns[i]
+        # Few columns pass the first, quick look.
+        for most in (FIRST_ROWS, MOST_ROWS):
+            step = -(-len(y) // most)
+            client = label.client if label.client is False else np.asarray(label.client)[::step]
+            some = label._replace(y=y[::step], client=client)
+            if (told := _told(column, Input(X[::step])[column.name], some, are_numbers)) is None:
+                break
+        if told:
+            doubts[i] = f"{told}: {LEAVE_OUT}"
     return doubts
+
+
+def label_outliers(X: Any, label: LabelColumn) -> str | None:
+    """Return which labels are far away from all others, if they are numbers."""
+    import pandas as pd
+
+    y = pd.Series(label.y, getattr(X, "index", None))
+    if label.are_classes or y.dtype.kind not in "biuf":
+        return None
+    return _outliers(label.name, y, "labels", "leave out the rows")
+
+
+def _told(column: Column, values: Values, label: LabelColumn, are_numbers: bool) -> str | None:
+    """Return how the values of a column tell the label, if they do."""
+    if isinstance(column, Number):
+        x = as_floats(column.name, values)
+        if are_numbers and (same := same_number(x, as_floats(label.name, label.y))):
+            return same
+        codes = np.where(np.isnan(x), -1, np.unique(x, return_inverse=True)[1])
+    else:
+        codes = _codes(values)
+    client = np.zeros(len(codes), np.int64) if label.client is False else _codes(label.client)
+    in_order = isinstance(column, Number) and label.are_classes
+    return same_class(codes, _codes(label.y), client, in_order=in_order)
+
+
+def _codes(values: Values) -> I64:
+    return np.asarray(factorise(values)[0], np.int64)
 
 
 def _repeated(rows: Input, label: LabelColumn) -> str | None:
     """Return a doubt if rows are repeated that would hardly be equal by chance.
 
-    Either all are repeated equally often, or numbers are labels that otherwise hardly ever repeat
-    within a client.
+    Either all are repeated equally often, or rows whose labels are numbers that otherwise hardly
+    ever repeat within a client, the most frequent one aside.
     """
     import pandas as pd
 
     client = np.zeros(len(rows), np.int64)
     if label.client is not False:
-        client = np.asarray(factorise(label.client)[0], np.int64)
+        client = _codes(label.client)
     some = np.flatnonzero(client % -(-len(rows) // ROWS_COMPARED) == 0)[:ROWS_COMPARED]
     taken = Input(rows.x.iloc[some] if rows.source == "table" else rows.x[some])
     frame = pd.DataFrame({i: factorise(taken[name])[0] for i, name in enumerate(taken.names)})
     frame = frame.assign(client=client[some], y=factorise(np.asarray(label.y)[some])[0])
-    counts = pd.util.hash_pandas_object(frame, index=False).value_counts().to_numpy()
+    hashes = pd.util.hash_pandas_object(frame, index=False)
+    counts = hashes.value_counts().to_numpy()
     different = len(counts) - frame["client"].nunique()
     if different < FEWEST_COMPARED:
         return None
     labels = len(frame[["client", "y"]].drop_duplicates()) - frame["client"].nunique()
-    share = 1 - len(counts) / len(frame)
+    # Many rows may be alike where nothing happened, such as those of an amount of 0.
+    unusual = hashes[frame["y"] != frame["y"].mode()[0]]
+    share = 1 - unusual.nunique() / max(1, len(unusual))
     if np.gcd.reduce(counts) > 1 or (share >= REPEATED and labels > different / 2):
         return (
-            f"{share:.0%} of rows repeat another one of the same client, label included: leave "
-            "them out if they are copies, for held-out rows and intervals would tell nothing"
+            f"{1 - len(counts) / len(frame):.0%} of rows repeat another one of the same client, "
+            "label included: leave them out if they are copies, for held-out rows and intervals "
+            "would tell nothing"
         )
     return None
-
-
-def _standardised(column: Number, values: Values) -> F64:
-    return (as_floats(column.name, values) - column.mean) * column.scale
-
-
-def _are_one_line(x: F64, y: F64) -> bool:
-    there = ~(np.isnan(x) | np.isnan(y))
-    if there.sum() < FEWEST_CORRELATED:
-        return False
-    x, y = x[there] - x[there].mean(), y[there] - y[there].mean()
-    return bool(abs(x @ y) > EXACT * np.sqrt((x @ x) * (y @ y)) > 0)
 
 
 def doubt(column: Column, values: Values, is_meant: bool) -> str | None:
     """Why a column may not be what it was read as; `is_meant` if it was said to be categories."""
     if isinstance(column, Number):
-        return _outlier(column, values, "leave it empty")
+        return _outliers(column.name, values, "values", "leave them empty")
     if isinstance(column, Hashed):
         many = len(set(factorise(values)[1]))
         return f"{many:,} categories share {column.size:,} features"
@@ -205,18 +228,19 @@ def _facts(column: Column, values: Values, is_meant: bool) -> str:
     return "; ".join(filter(None, facts))
 
 
-def _outlier(column: Number, values: Values, remedy: str) -> str | None:
-    x = as_floats(column.name, values)
-    if column.scale == 0 or np.isnan(x).all():
+def _outliers(name: str, values: Values, what: str, remedy: str) -> str | None:
+    x = as_floats(name, values)
+    far = far_out(x)
+    if not len(far):
         return None
-    low, middle, high = np.nanquantile(x, [0.02, 0.5, 0.98])
-    if not 0 < (high - low) * column.scale < NARROW:
-        return None
-    row = int(np.nanargmax(np.abs(x - middle)))
-    return (
-        f"{x[row]:g} in {place_of(values, row)} is so far out that the others look alike: correct "
-        f"it or {remedy}"
-    )
+    row, is_time = int(far[0]), not isinstance(values, np.ndarray) and are_times(values)
+    shown = str(values.iloc[row]) if is_time else f"{x[row]:g}"  # type: ignore[union-attr]
+    each = f"{len(far):,} of {(~np.isnan(x)).sum():,} {what}, {shown} in {place_of(values, row)},"
+    if len(far) == 1:
+        remedy = remedy.replace("them", "it").replace("rows", "row")
+        return f"{each} is over {FAR} times the usual spread away: correct it or {remedy}"
+    each = each.replace(f", {shown}", f", such as {shown}")
+    return f"{each} are over {FAR} times the usual spread away: correct them or {remedy}"
 
 
 def _nearly_numbers(texts: Sequence[str]) -> str | None:

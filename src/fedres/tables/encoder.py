@@ -1,6 +1,5 @@
 """From rows of a table to the two views of a federation; learned once, kept as JSON."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,6 +11,7 @@ from scipy import sparse
 
 from fedres.core.feature_limit import clipped
 from fedres.core.types import F32, F64, I64, Matrix
+from fedres.core.warn import warn
 from fedres.reading.schema import expand_row
 from fedres.tables.cell_values import are_numbers
 from fedres.tables.column_notes import ColumnWarning, doubt
@@ -156,8 +156,7 @@ class Encoder:
             usual = _narrowest(columns)
             for column in columns if learned is None else ():
                 if why := doubt(column, rows[column.name], column.name in as_category):
-                    message = f"column {column.name!r}: {why}"
-                    warnings.warn(message, ColumnWarning, stacklevel=2)
+                    warn(f"column {column.name!r}: {why}", ColumnWarning)
         number = {column.name: i for i, column in enumerate(columns)}
         global_numbers, local_numbers = (
             tuple(sorted(number[name] for name in side))

@@ -1,6 +1,5 @@
 """What both estimators share: from tables and dicts to models, and back to scores."""
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from fedres.core.types import F32, F64, I64, Matrix
+from fedres.core.warn import warn
 from fedres.tables.arrow import Arrow, TooWideError
 from fedres.tables.cell_values import as_floats, place_of, unfit
 from fedres.tables.client_ids import Clients
@@ -328,7 +328,7 @@ class FedResEstimator(Parameters):
         label = LabelColumn("y", begun.y, self._loss == "logistic", begun.client)
         for i, why in label_doubts(encoder, begun.table, label).items():
             what = "label" if i is None else f"column {encoder.columns[i].name!r}"
-            warnings.warn(f"{what}: {why}", LabelWarning, stacklevel=4)
+            warn(f"{what}: {why}", LabelWarning)
         self.encoder_, self._clients = encoder.of_method(self.method), Clients()
         return begun
 

@@ -1,6 +1,5 @@
 """Rows as users give them, a DataFrame, an array or a sparse matrix, by the names of columns."""
 
-import warnings
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -8,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
+from fedres.core.warn import warn
 from fedres.reading.files import shortened
 from fedres.reading.schema import expand_nested
 from fedres.tables.cell_values import Values, unfit
@@ -132,13 +132,17 @@ def check_aligned(**inputs: Any) -> None:
                 f"{name}.to_numpy() if their order is right"
             )
         row = int((codes[: len(index)] != codes[len(index) :]).argmax())
-        warnings.warn(
-            f"{first} and {name} have different indexes, such as {index[row]!r} and "
-            f"{other[row]!r} in row {row}: rows are matched by position; pass {name}.to_numpy() "
-            "if their order is right",
+        warn(
+            f"{first} and {name} have different indexes, such as {_plain(index[row])!r} and "
+            f"{_plain(other[row])!r} in row {row}: rows are matched by position; pass "
+            f"{name}.to_numpy() if their order is right",
             IndexWarning,
-            stacklevel=5,
         )
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy as one of Python, which is shorter to read."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _array(X: Any) -> Any:

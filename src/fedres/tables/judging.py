@@ -1,6 +1,5 @@
 """All methods trained on some rows of a table, and judged on the others."""
 
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -8,9 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedres.core.types import F32, F64, I64
+from fedres.core.warn import warn
 from fedres.simulation.parallel import with_bar
 from fedres.simulation.settings import choose
 from fedres.tables.cell_values import factorise
+from fedres.tables.column_notes import LabelColumn, LabelWarning, label_outliers
 from fedres.tables.holdout import hold_out
 from fedres.tables.read_table import Table
 from fedres.tables.table_comparison import (
@@ -82,6 +83,7 @@ def compare_on_table(
     train, held = rows.take(in_training), rows.take(in_held)
     y, client, trained_on = held.y, np.asarray(held.client), np.asarray(train.client)
     are_classes = hasattr(model, "predict_proba")
+    _warn_of_held_outliers(rows, train, are_classes)
     errors: dict[ComparedMethod, dict[str, F64]]
     errors = {"constant": _constant_errors(are_classes, train.y, y)}
     chosen: dict[ComparedMethod, dict[str, Any]] = {}
@@ -119,6 +121,15 @@ def compare_on_table(
     one.verdict_ = found.verdict()
     examples = _examples(one, held, np.asarray(table.client)[in_held], errors, is_known)
     return replace(found, shared_losses=shared_losses, examples=examples)
+
+
+def _warn_of_held_outliers(rows: Table, train: Table, are_classes: bool) -> None:
+    """Warn of labels far out that only held-out rows have, of which no fit warns."""
+    every, seen = (
+        label_outliers(some.frame, LabelColumn("y", some.y, are_classes)) for some in (rows, train)
+    )
+    if every and not seen:
+        warn(f"label: {every}", LabelWarning)
 
 
 def _examples(
@@ -208,10 +219,9 @@ def task_of(y: NDArray[Any], task: Task | None = None) -> Task:
         task = "numbers" if are_numbers and (len(different) > 2 or len(fractions)) else "classes"
         if task == "numbers" and len(different) == 2:
             first, second = sorted(different.tolist())
-            warnings.warn(
+            warn(
                 f"the labels {first} and {second} are taken for numbers, not for two classes: "
-                "write classes as texts or whole numbers",
-                stacklevel=2,
+                "write classes as texts or whole numbers"
             )
     choose("task", task, get_args(Task))
     if task == "numbers" and not are_numbers and y.dtype.kind != "b":
