@@ -99,14 +99,16 @@ def test_fit_recommends_nothing_after_a_few_judged_rows(memory, tmp_path):
     said = run(*command, "--out", tmp_path / "a", "--report", page)
     flat = " ".join(said.split())
     assert "2 judged rows are too few to recommend a method: at least 30 are needed." in flat
-    assert "FedRes, the default; too few rows were judged to recommend a method." in flat
+    assert "FedRes, the default; too few rows or clients were judged to recommend a method." in flat
     assert "2 judged rows are too few to recommend a method" in page.read_text()
     assert "Recommended" not in said + page.read_text()
     assert load_model(tmp_path / "a").method == "fedres"
     found = json.loads(run(*command, "--out", tmp_path / "b", "--method", "central", "--json"))
     assert (found["method"], found["recommended"]) == ("central", None)
     said = run(*command, "--out", tmp_path / "b", "--method", "central")
-    assert "Central, as --method asks; too few rows were judged" in " ".join(said.split())
+    assert "Central, as --method asks; too few rows or clients were judged" in " ".join(
+        said.split()
+    )
 
 
 @pytest.mark.parametrize("memory", [[], ["--memory", "2GB"]], ids=["in memory", "in shards"])

@@ -318,6 +318,38 @@ def test_the_sentence_says_what_the_gains_are(gains, head, recommended):
     assert last == f"Recommended: {recommended}."
 
 
+@pytest.mark.parametrize(
+    ("constant", "ours", "head"),
+    [
+        ([4.0] * 40, [4.0] * 40, "These features tell little, a constant does as well: "),
+        ([4.0] * 40, [5.0] * 40, "These features mislead, a constant does better: "),
+        # One label that is far away decides the error of all methods.
+        ([1.0] * 39 + [1e18], [0.5] * 39 + [1e18], "FedRes cannot be told from a constant with 40"),
+    ],
+)
+def test_no_gain_over_a_constant_is_no_equality(constant, ours, head):
+    verdict = made(ours)
+    verdict.errors["constant"] = {"rmse": np.array(constant)}
+    assert verdict.verdict().startswith(head)
+
+
+def test_a_few_clients_recommend_nothing():
+    verdict = made([1.0, 2.0] * 40, np.arange(80) % 2)
+    bad = np.where(np.arange(80) % 2, 1.9, 9)
+    verdict.errors["constant"] = {"rmse": bad, "mae": bad}
+    first, last = verdict.verdict().splitlines()
+    assert first.startswith("FedRes cannot be told from a constant with 2 clients: ")
+    assert last == "2 judged clients are too few to recommend a method: at least 5 are needed."
+    assert made([1.0] * 40, np.arange(40) % 4).verdict().startswith("Too few clients to tell: ")
+    assert verdict.to_dict()["recommended"] is None
+
+
+def test_a_tiny_error_is_doubted():
+    said = "The error of FedRes is 0.5% of Constant's: see that no column is known only with the"
+    assert said in made([1e-4] * 40).verdict()
+    assert "of Constant's" not in made([0.01] * 40).verdict()
+
+
 @pytest.mark.parametrize("rows", [1, 2, 29])
 def test_no_method_is_recommended_after_few_judged_rows(rows):
     verdict = made([9.0] * rows)  # FedRes is clearly worse than all others

@@ -233,7 +233,7 @@ def saved(verdict: "TableComparison", method: str) -> str:
 
     if not verdict.judged_enough:
         why = "the default" if method == verdict.recommended else "as --method asks"
-        return f"{LABELS[method]}, {why}; too few rows were judged to recommend a method"
+        return f"{LABELS[method]}, {why}; too few rows or clients were judged to recommend a method"
     if method == verdict.recommended:
         return f"{LABELS[method]}, as recommended"
     return f"{LABELS[method]}, as --method asks; recommended is {LABELS[verdict.recommended]}"

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from os.path import commonprefix
+from os.path import commonpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -471,7 +471,7 @@ def _places(rows: "pd.DataFrame", parts: TableFiles, word: str) -> "pd.Index[Any
     places: list[Any] = rows[PLACE].tolist()
     if len(parts.files) > 1:
         names = [file.name for file in parts.files]
-        folder = len(commonprefix(names).rpartition("/")[0])
+        folder = len(commonpath(names))
         own = [name[folder:].lstrip("/") for name in names]
         places = [f"{place} of {own[i]}" for place, i in zip(places, rows[FILE], strict=True)]
     found: pd.Index[Any] = pd.Index(places, name=word)

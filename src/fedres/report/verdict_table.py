@@ -6,9 +6,9 @@ from fedres.report.terminal_table import terminal_table
 from fedres.tables.table_comparison import TableComparison
 
 NOTE = (
-    "± is a 95% interval over clients. FedRes gains what its error is smaller by on the same rows, "
-    "and such a share of clients is better or worse off by it; in brackets, those clearly worse "
-    "off: their own held-out rows tell by a 95% interval."
+    '± is a 95% interval over clients. "FedRes gains": how much smaller the error of FedRes is on '
+    'the same rows. "Clients better" and "worse": the share of clients whose error is smaller or '
+    "larger with FedRes; in brackets, those whose own 95% interval confirms the harm."
 )
 
 

@@ -17,7 +17,16 @@ from scipy.special import stdtrit
 from fedres.core.display import Displayed, Grid
 from fedres.core.types import F64, I64
 from fedres.simulation.intervals import Interval, interval
-from fedres.tables.verdict_words import FEWEST_JUDGED, LABELS, WORDS, part, sentences, shown, sign
+from fedres.tables.verdict_words import (
+    FEWEST_CLIENTS,
+    FEWEST_JUDGED,
+    LABELS,
+    WORDS,
+    part,
+    sentences,
+    shown,
+    sign,
+)
 
 if TYPE_CHECKING:
     from fedres.tables.estimator import FedResEstimator
@@ -30,7 +39,6 @@ OTHERS = METHODS[:-1]
 METRICS = {"numbers": ("rmse", "mae"), "classes": ("log_loss", "accuracy")}
 # Numbers of training rows at which a new group of clients may begin, if it has so many clients.
 GROUPS = (0, 1, *(step * 10**power for power in range(12) for step in (2, 5, 10)))
-FEWEST_CLIENTS = 5
 
 
 class ClientCounts(NamedTuple):
@@ -185,14 +193,14 @@ class TableComparison(Displayed):
 
     @property
     def judged_enough(self) -> bool:
-        """Whether there are enough held-out rows to recommend a method."""
-        return len(self.client) >= FEWEST_JUDGED
+        """Whether there are enough held-out rows and clients to recommend a method."""
+        return len(self.client) >= FEWEST_JUDGED and len(self.rows_of) >= FEWEST_CLIENTS
 
     @property
     def recommended(self) -> ComparedMethod:
         """FedRes, unless another method is clearly better or Central, being simpler, as good.
 
-        Without enough held-out rows (`judged_enough`) it is FedRes, as a default.
+        Without enough held-out rows and clients (`judged_enough`) it is FedRes, as a default.
         """
         if not self.judged_enough:
             return "fedres"

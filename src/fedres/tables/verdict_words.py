@@ -17,7 +17,9 @@ LABELS = {
     "central": "Central",
     "fedres": "FedRes",
 }
-FEWEST_JUDGED = 30  # held-out rows for a recommendation
+FEWEST_JUDGED, FEWEST_CLIENTS = 30, 5  # held-out rows and their clients, for a recommendation
+ALIKE = 0.1  # of the error of a constant: two errors that differ by less are alike
+TINY = 0.02  # of the error of a constant: smaller errors are seldom honest
 # By the signs of what FedRes gains over Central and over Independent; 0 for nothing clear.
 HEADS = {
     (1, 1): "Personal + shared pays",
@@ -47,13 +49,23 @@ def sentences(verdict: "TableComparison") -> list[str]:
             f"New clients ({len(new.rows_of):,}, without training rows): "
             f"{_beats(new, 'central', 'constant')}."
         )
+    error = verdict.metrics[0]
+    ours, constant = (verdict.score(method, error).mean for method in ("fedres", "constant"))
+    if verdict.judged_enough and ours < TINY * constant:
+        said.append(
+            f"The error of FedRes is {100 * ours / constant:.2g}% of Constant's: see that no "
+            "column is known only with the label."
+        )
     if verdict.judged_enough:
         return [*said, f"Recommended: {LABELS[verdict.recommended]}."]
     rows = len(verdict.client)
-    are = "row is" if rows == 1 else "rows are"
+    few, what, needed = rows, "row", FEWEST_JUDGED
+    if rows >= FEWEST_JUDGED:
+        few, what, needed = clients, "client", FEWEST_CLIENTS
+    are = f"{what} is" if few == 1 else f"{what}s are"
     return [
         *said,
-        f"{rows} judged {are} too few to recommend a method: at least {FEWEST_JUDGED} are needed.",
+        f"{few} judged {are} too few to recommend a method: at least {needed} are needed.",
     ]
 
 
@@ -64,6 +76,8 @@ def which_shared(losses: Mapping[str, float], taken: str) -> str | None:
     --------
     >>> which_shared({"linear": 0.5, "trees": 0.4}, "trees")
     'Shared model: trees, with 20.0% less loss on rows left out than a linear one.'
+    >>> which_shared({"linear": 0.5, "trees": 0.5}, "linear")
+    'Shared model: linear; trees do about as well on rows left out.'
     """
     if not losses:
         return None
@@ -73,7 +87,8 @@ def which_shared(losses: Mapping[str, float], taken: str) -> str | None:
     change = losses[kind] / losses[other] - 1
     size = f"{100 * abs(change):.1f}% {'less' if change < 0 else 'more'} loss"
     if abs(change) < 1e-3:
-        return f"Shared model: {kind}, with about the loss on rows left out of {name}."
+        does = "does" if kind == "trees" else "do"
+        return f"Shared model: {kind}; {name} {does} about as well on rows left out."
     return f"Shared model: {kind}, with {size} on rows left out than {name}."
 
 
@@ -108,13 +123,26 @@ def which_tastes(losses: Mapping[float, float], latent: int) -> str | None:
 
 
 def _head(verdict: "TableComparison") -> str:
-    if len(verdict.rows_of) == 1:
+    clients = len(verdict.rows_of)
+    if clients == 1:
         return "One client alone cannot tell"
-    if not verdict.judged_enough:
+    if len(verdict.client) < FEWEST_JUDGED:
         return "Too few rows to tell"
     if sign(verdict.gain_over("constant")) < 1:
-        return "These features tell little, a constant does as well"
+        return _no_better_than_a_constant(verdict)
+    if clients < FEWEST_CLIENTS:
+        return "Too few clients to tell"
     return HEADS[sign(verdict.gain_over("central")), sign(verdict.gain_over("independent"))]
+
+
+def _no_better_than_a_constant(verdict: "TableComparison") -> str:
+    gain, constant = verdict.gain_over("constant"), verdict.score("constant", verdict.metrics[0])
+    if sign(gain) < 0:
+        return "These features mislead, a constant does better"
+    # Where a few clients decide the error of all methods, it is uncertain, and no gain is seen.
+    if gain.mean + gain.half > ALIKE * constant.mean or constant.half > constant.mean / 2:
+        return f"FedRes cannot be told from a constant with {len(verdict.rows_of):,} clients"
+    return "These features tell little, a constant does as well"
 
 
 def _beats(verdict: "TableComparison", *others: "ComparedMethod") -> str:
