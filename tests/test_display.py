@@ -1,5 +1,7 @@
 """What objects show in a terminal and in a notebook, and the numbers of `summary`."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 
 import fedres
 from fedres import FedResClassifier, FedResRegressor
+from fedres.cli.inspect import inspect
 from fedres.core.display import Grid, as_html, as_text
 
 EVIL = "<script>alert(1)</script>"
@@ -48,7 +51,7 @@ def shown(fitted, judged):
 def test_what_is_shown_is_short_and_escaped(fitted, judged):
     for name, one in shown(fitted, judged).items():
         lines = repr(one).splitlines()
-        assert 2 <= len(lines) < 25, name
+        assert 2 <= len(lines) < 30, name
         assert max(map(len, lines)) < 120, name
         assert "array(" not in repr(one), name
         html = one._repr_html_()
@@ -164,6 +167,43 @@ def test_without_a_linear_shared_model_there_is_no_coef(options):
     with pytest.raises(AttributeError, match="no coef_ and intercept_: "):
         model.coef_  # noqa: B018
     assert "no standard errors: " in repr(model.summary())
+
+
+def test_trees_are_part_of_what_is_shown(tmp_path, capsys):
+    model = FedResRegressor(shared="trees", local_features=[]).fit(X, Y, client=USER)
+    parts = model.variance_components_.set_index(["part", "column"])["share"]
+    assert parts["shared", "trees"] > 0.2
+    assert ("shared", "numbers") not in parts.index
+    assert "trees" in repr(model.summary()).split("Variance components")[1]
+    model.save(tmp_path / "model")
+    again = fedres.load_model(tmp_path / "model").variance_components_
+    pd.testing.assert_frame_equal(again, model.variance_components_)
+    inspect(tmp_path / "model")
+    said = capsys.readouterr().out
+    assert "shared    trees (LightGBM, " in said
+    assert f"of the variance, {'shared trees' if parts.idxmax()[1] == 'trees' else ''}" in said
+    assert "age " not in said.split("Clients that")[1]
+    inspect(tmp_path / "model", json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert found["shared"]["kind"] == "trees"
+    assert found["shared"]["trees"] > 0
+    assert [one["feature"] for one in found["largest_global_weights"]] == ["constant"]
+
+
+def test_a_summary_explains_shares_and_errors():
+    said = " ".join(repr(FedResRegressor().fit(X, Y, client=USER).summary()).split())
+    assert "share: of the variance of labels; variance times the mean square of the feat" in said
+    assert f"standard errors of categories, such as those of {EVIL}, are not those of" in said
+    counts = FedResRegressor(loss="poisson").fit(X, Y.clip(0).round(), client=USER)
+    assert "share: of the variance of the logarithm of the mean" in repr(counts.summary())
+    model = FedResClassifier().fit(X, np.digitize(Y, [3, 5]), client=USER)
+    said = repr(model.summary())
+    assert "share: of the variance of log odds, whose residual is pi^2 / 3" in said
+    assert "rows: summary().components" in said
+    none = model.variance_components_.query("part == 'client' and variance == 0")
+    effects = model.effects_.merge(none[["class", "column"]])
+    assert len(effects)
+    assert not effects[["effect", "standard_error"]].to_numpy().any()
 
 
 def test_a_summary_says_why_there_are_no_standard_errors():

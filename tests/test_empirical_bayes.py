@@ -273,6 +273,7 @@ def test_effects_have_standard_errors():
     assert model.variance_components_["share"].sum() == pytest.approx(1)
 
 
+@pytest.mark.filterwarnings("ignore:label. .* of rows repeat another one")
 def test_a_weight_is_so_many_rows():
     frame, y, shop = shops(600)
     frame, times = frame[["item"]], np.arange(600) % 3
@@ -345,6 +346,8 @@ def test_counts():
     assert 0.88 < ((low <= y[2000:]) & (y[2000:] <= high)).mean() < 0.96
     found = model.variance_components_.set_index(["part", "column"])["variance"]
     assert found["client", "constant"] == pytest.approx(0.49, rel=0.4)
+    assert ("residual", "") not in found.index  # that of a count is its mean
+    assert model.variance_components_["share"].sum() == pytest.approx(1)
     alone = FedResRegressor(loss="poisson", method="independent").fit(frame, y, shop)
     assert np.isfinite(alone.predict(frame, shop)).all()
     with pytest.raises(ValueError, match="loss='poisson' takes counts from 0 up, not -1"):
@@ -363,6 +366,7 @@ def test_classes_shrink_as_their_clients_vary():
     found = model.variance_components_.set_index(["part", "column"])["variance"]
     assert found["client", "constant"] == pytest.approx(1.44, rel=0.35)
     assert found["shared", "item"] == pytest.approx(1, rel=0.6)
+    assert found["residual", ""] == pytest.approx(np.pi**2 / 3)
     assert rmse(model.decision_function(frame, user), odds) < 0.4
     three = FedResClassifier().fit(frame, np.digitize(odds, [-1, 1]), user)
     assert set(three.variance_components_["class"]) == {0, 1, 2}
@@ -408,7 +412,7 @@ def test_auto_is_sgd_where_it_is_asked_for_or_bayes_is_too_wide(monkeypatch):
     assert FedResRegressor().fit(frame, y, shop).solver_ == "bayes"
     by_sgd = FedResRegressor(passes=1).fit(frame, y, shop)
     assert by_sgd.solver_ == "sgd"
-    with pytest.raises(AttributeError, match="only solver='bayes' knows variances"):
+    with pytest.raises(AttributeError, match="solver='sgd' estimates no variances: fit with"):
         by_sgd.effects_  # noqa: B018
     with pytest.raises(ValueError, match="sample_weight needs solver='bayes', and passes is for"):
         by_sgd.fit(frame, y, shop, sample_weight=np.ones(300))

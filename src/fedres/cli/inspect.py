@@ -59,6 +59,7 @@ def _whole(folder: Path) -> dict[str, Any]:
         "columns": getattr(model, "columns_", {"client": model.client}),
         "global": {"features": encoder.width_global, "columns": _names(encoder, "global_columns")},
         "local": {"features": encoder.width_local, "columns": _names(encoder, "local_columns")},
+        "shared": _shared(model),
         "method": model.method,
         "solver": getattr(model, "solver_", "sgd"),
         "variance": _variance(model),
@@ -71,8 +72,20 @@ def _whole(folder: Path) -> dict[str, Any]:
         "leaning_on_local_model": [
             {"client": model.clients_[i], "norm": float(norms[i])} for i in leaning
         ],
-        "largest_global_weights": _largest(model.global_model_)[:SHOWN],
+        "largest_global_weights": [
+            # A shared model that is not linear leaves few columns, or none, to weights.
+            one
+            for one in _largest(model.global_model_)
+            if not model._shared or np.any(one["weight"])
+        ][:SHOWN],
     }
+
+
+def _shared(model: Any) -> dict[str, Any]:
+    """The kind of the shared model, and of trees how many there are."""
+    kind = None if model.method == "independent" else getattr(model, "shared_", "linear")
+    trees = [one.count for one in model._shared if hasattr(one, "count")]
+    return {"kind": kind, **({"trees": sum(trees)} if trees else {})}
 
 
 def _variance(model: Any) -> list[dict[str, Any]] | None:
@@ -140,6 +153,7 @@ def _print_whole(found: dict[str, Any]) -> None:
         "columns": columns or "-",
         "global": _side(found["global"]),
         "local": _side(found["local"]),
+        "shared": _kind(found["shared"]),
         "method": f"{found['method']}, solver {found['solver']}",
         "trained": _trained(found),
         "clients": f"{found['clients']:,}",
@@ -151,7 +165,13 @@ def _print_whole(found: dict[str, Any]) -> None:
     leaning = [[str(one["client"]), one["norm"]] for one in found["leaning_on_local_model"]]
     weights = [list(one.values()) for one in found["largest_global_weights"]]
     _print_rows("Clients that lean on their local model most", ["client", "norm"], leaning)
-    _print_rows("Largest weights of the global model", ["feature", "weight"], weights)
+    if weights:
+        _print_rows("Largest weights of the global model", ["feature", "weight"], weights)
+
+
+def _kind(shared: dict[str, Any]) -> str:
+    trees = f" (LightGBM, {shared['trees']:,} trees)" if "trees" in shared else ""
+    return f"{shared['kind'] or 'none'}{trees}"
 
 
 def _trained(found: dict[str, Any]) -> str:

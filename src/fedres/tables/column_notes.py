@@ -184,7 +184,13 @@ def _repeated(rows: Input, label: LabelColumn) -> str | None:
     # Many rows may be alike where nothing happened, such as those of an amount of 0.
     unusual = hashes[frame["y"] != frame["y"].mode()[0]]
     share = 1 - unusual.nunique() / max(1, len(unusual))
-    if np.gcd.reduce(counts) > 1 or (share >= REPEATED and labels > different / 2):
+    # So are they where a few different features tell the label without noise.
+    features = frame.drop(columns="y")
+    is_told = len(features.drop_duplicates()) == len(counts) and (
+        len(features.drop(columns="client").drop_duplicates()) < len(frame) / 2
+    )
+    is_by_chance = is_told or share < REPEATED or labels <= different / 2
+    if np.gcd.reduce(counts) > 1 or not is_by_chance:
         return (
             f"{1 - len(counts) / len(frame):.0%} of rows repeat another one of the same client, "
             "label included: leave them out if they are copies, for held-out rows and intervals "

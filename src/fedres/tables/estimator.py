@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
     from fedres.tables.summary import ModelSummary
 
+ROWS_FOR_VARIANCE = 20_000  # that a shared model predicts for the variance of what it says
+
 
 class FedResEstimator(Parameters):
     """The common part of `FedResRegressor` and `FedResClassifier`."""
@@ -196,9 +198,17 @@ class FedResEstimator(Parameters):
         """How much of the labels' variance is whose, where ``bayes`` fitted.
 
         `part` is ``shared``, ``client`` or ``residual``; `variance` is that of the weights of a
-        column, `share` that of what it adds to the labels (of classes: to log odds).
+        column, `share` that of what it adds to the labels: times the mean square of the features.
+        A shared model that is not linear is one part, the variance of what it predicts. Of classes
+        they are parts of the log odds, whose residual is that of the logistic distribution; of
+        counts, of the logarithm of the mean, and there is no residual.
         """
-        return self._known.components(self._labels.units[0], self._labels.names)
+        known, labels = self._known, self._labels
+        shared, seen = None, np.zeros(0, np.int64)
+        if self._shared:
+            shared, seen = self.shared_, known.groups.of_global[:-1][self._seen]
+        residual = labels.residual(known.noise)
+        return known.components(labels.units[0], labels.names, residual, shared, set(seen.tolist()))
 
     @property
     def effects_(self) -> "pd.DataFrame":
@@ -250,8 +260,10 @@ class FedResEstimator(Parameters):
         check_is_fitted(self)
         if self._posterior is None:
             raise AttributeError(
-                f"only solver='bayes' knows variances, and in shards it keeps none; this model was "
-                f"fitted by {self.solver_!r}: fit a table that fits into memory with it"
+                "this model was fitted in shards, which keep no variances: fit some clients in "
+                "memory for them"
+                if self.solver_ == "bayes"
+                else f"solver={self.solver_!r} estimates no variances: fit with solver='bayes'"
             )
         return self._posterior
 
@@ -609,6 +621,10 @@ class FedResEstimator(Parameters):
             self.shared_ = "trees" if isinstance(self.shared, str) else type(self.shared).__name__
         self._models = models_of(settings, arrow, found)
         self._posterior = Posterior.of(arrow, found)
+        if self._shared:
+            step = -(-len(data.client) // ROWS_FOR_VARIANCE)
+            scores = self._shared_scores(data.x_global[::step])
+            self._posterior.of_shared = scores.var(axis=1, dtype=np.float64)
         self._keep(None, [])
         self.validation_ = [{"shared": name, "loss": loss} for name, loss in losses.items()]
 

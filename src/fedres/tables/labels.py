@@ -130,6 +130,10 @@ class NumberLabels:
         """Of what a label may differ by from these predictions."""
         return np.asarray(self.scale**2 * (noise + of_scores))
 
+    def residual(self, noise: F64) -> F64 | None:
+        """Variance of what the models leave of labels, by output, given that of the noise."""
+        return np.asarray(noise * self.scale**2)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON."""
         return asdict(self)
@@ -175,6 +179,10 @@ class CountLabels(NumberLabels):
     def variance(self, values: F64, _noise: float, of_scores: F64) -> F64:
         """Poisson's own variance, and that of a mean whose logarithm is normal."""
         return np.asarray(values + values**2 * np.expm1(of_scores.clip(0, 10)))
+
+    def residual(self, noise: F64) -> F64 | None:  # noqa: ARG002
+        """None: the variance of a count is its mean, and not a part of its logarithm."""
+        return None
 
 
 @dataclass
@@ -267,6 +275,10 @@ class ClassLabels:
         even = np.full_like(each, 1 / len(scores))
         shares: F64 = np.divide(each, total, out=even, where=total > 0)
         return shares
+
+    def residual(self, noise: F64) -> F64 | None:
+        """Variance of the logistic distribution that log odds are of."""
+        return np.full_like(noise, np.pi**2 / 3)
 
     def likeliest(self, scores: F32) -> NDArray[Any]:
         """The class of each row."""

@@ -3,7 +3,7 @@
 It is also what `partial_fit` and `learn_one` go on from (`kalman_filter`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,9 @@ class Posterior:
     across
         (outputs, slots): what the global model adds to the variances of local weights, over the
         noise.
+    of_shared
+        (outputs,): variance of the predictions of a shared model that is not linear, if there is
+        one and it is known.
     """
 
     groups: Groups
@@ -67,6 +70,7 @@ class Posterior:
     blocks: Blocks
     cells: F32
     across: F32
+    of_shared: F64 | None = None
 
     @classmethod
     def of(cls, arrow: Arrow, found: list[Solution]) -> "Posterior":
@@ -101,7 +105,8 @@ class Posterior:
 
     def pack(self, clients: int) -> tuple[dict[str, Any], dict[str, Array], dict[str, Array]]:
         """Plain JSON, arrays that all clients need, and those of all clients one after another."""
-        plain = ("noise", "variances", "mean_squares", "errors")
+        plain = ["noise", "variances", "mean_squares", "errors"]
+        plain += [] if self.of_shared is None else ["of_shared"]
         described = {name: getattr(self, name).tolist() for name in plain}
         blocks, slots, _ = self._members(clients)
         size, corner = blocks.size[:clients], blocks.corner[:clients]
@@ -241,15 +246,44 @@ class Posterior:
         kept = np.stack([np.interp(sides, LEVELS, errors) for errors in self.errors])
         return np.asarray(np.where(inside, kept, ndtri(sides)))
 
-    def components(self, scale: float, outputs: list[Any]) -> "pd.DataFrame":
-        """How much of the labels' variance is whose."""
+    def components(
+        self,
+        scale: float,
+        outputs: list[Any],
+        residual: F64 | None,
+        shared: str | None = None,
+        seen: Collection[int] = (),
+    ) -> "pd.DataFrame":
+        """How much of the labels' variance is whose.
+
+        Parameters
+        ----------
+        scale
+            What makes labels of scores.
+        outputs
+            Names of the outputs.
+        residual
+            Variance of what is left, by output; None if there is no such number.
+        shared
+            The shared model if it is not linear.
+        seen
+            Groups of weights whose columns that model sees, and which are 0.
+        """
         import pandas as pd
 
+        kept = [i for i in range(len(self.groups.names)) if i not in seen]
         tables = []
         for k, output in enumerate(outputs):
-            variance = np.append(self.variances[k], self.noise[k]) * scale**2
-            parts = variance * np.append(self.mean_squares, 1.0)
-            names = [*self.groups.names, ("residual", "")]
+            names = [self.groups.names[i] for i in kept]
+            variance, squares = (self.variances[k] * scale**2)[kept], self.mean_squares[kept]
+            if shared is not None and self.of_shared is not None:
+                names.insert(0, ("shared", shared))
+                variance = np.insert(variance, 0, self.of_shared[k] * scale**2)
+                squares = np.insert(squares, 0, 1.0)
+            if residual is not None:
+                names.append(("residual", ""))
+                variance, squares = np.append(variance, residual[k]), np.append(squares, 1.0)
+            parts = variance * squares
             table = pd.DataFrame(names, columns=["part", "column"])
             table["variance"], table["share"] = variance, parts / parts.sum()
             tables.append(table if len(outputs) == 1 else table.assign(**{"class": output}))
@@ -298,12 +332,15 @@ class Posterior:
         variance = self.noise[:, None] * self._variance_of(client, slots)
         tables = []
         for k, output in enumerate(outputs):
+            effect = scale * models.w_local[k, slots + FIRST].astype(np.float64)
+            # Where a variance is 0, training leaves tiny numbers.
+            varies = self.variances[k][self.groups.of_local[blocks.column[slots]]] > 0
             table = pd.DataFrame(
                 {
                     "client": np.array(ids)[client],
                     "column": np.array([*names, "constant"], object)[blocks.column[slots]],
-                    "effect": scale * models.w_local[k, slots + FIRST].astype(np.float64),
-                    "standard_error": scale * np.sqrt(variance[k]),
+                    "effect": np.where(varies, effect, 0.0),
+                    "standard_error": np.where(varies, scale * np.sqrt(variance[k]), 0.0),
                 }
             )
             tables.append(table if len(outputs) == 1 else table.assign(**{"class": output}))

@@ -127,12 +127,17 @@ class LightGbmTrees(BoostedTrees):
         self.booster.eval_valid(keep)
         return score
 
+    @property
+    def count(self) -> int:
+        """The number of trees."""
+        return 0 if self.booster is None else int(self.booster.num_trees())
+
     def __reduce__(self) -> Any:
         return LightGbmTrees.unpack, (self.pack(),)  # a copy needs no rows
 
     def predict(self, x: Matrix) -> F64:
         """Scores of rows."""
-        if self.booster is None or not self.booster.num_trees():
+        if not self.count:
             return np.zeros(x.shape[0])
         return np.asarray(self.booster.predict(_taken(x), num_threads=_threads(x)), np.float64)
 

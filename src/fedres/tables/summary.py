@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedres.core.display import Displayed, Grid, first_rows
+from fedres.core.display import MOST_ROWS, Displayed, Grid, first_rows
 from fedres.core.types import F64
 from fedres.tables.arrow import WIDEST_SOLVED
+from fedres.tables.columns import Category
 from fedres.tables.encoder import Encoder
 from fedres.tables.labels import ClassLabels, CountLabels
 from fedres.tables.verdict_words import which_shared, which_tastes
@@ -59,7 +60,7 @@ class ModelSummary(Displayed):
             ]
             yield "Variance components"
             heads = [*words, "variance", "share"]
-            yield Grid(heads, first_rows(rows), len(words))
+            yield from _some(Grid(heads, rows, len(words)), "components")
         if self.weights is not None:
             table = self.weights
             words = [name for name in ("class", "column") if name in table]
@@ -70,10 +71,17 @@ class ModelSummary(Displayed):
                 for _, row in table.iterrows()
             ]
             yield "Shared weights, in units of the columns"
-            yield Grid(heads, first_rows(rows), len(words))
+            yield from _some(Grid(heads, rows, len(words)), "weights")
         yield from self.notes
         if self.verdict is not None:
             yield f"Verdict: {self.verdict}"
+
+
+def _some(grid: Grid, name: str) -> Iterator[str | Grid]:
+    """Yield the first rows of a table, and where the others are."""
+    yield grid._replace(rows=first_rows(grid.rows))
+    if len(grid.rows) > MOST_ROWS:
+        yield f"All {len(grid.rows):,} rows: summary().{name}"
 
 
 def summarise(model: "FedResEstimator") -> ModelSummary:
@@ -85,10 +93,18 @@ def summarise(model: "FedResEstimator") -> ModelSummary:
         notes.append(f"no variance components: {_no_posterior(model)}")
     else:
         components = model.variance_components_
+        notes += _on_components(model, components)
     weights = None
     if hasattr(model, "coef_"):
         weights, why = _weights(model)
         notes += [f"no standard errors: {why}"] if why else []
+        columns = [] if why else model.encoder_.global_columns  # type: ignore[union-attr]
+        names = [column.name for column in columns if isinstance(column, Category)]
+        if names:
+            notes.append(
+                f"standard errors of categories, such as those of {names[0]}, are not those of "
+                "their differences: what all of them have in common, the constant may have as well"
+            )
     else:
         notes.append(f"no shared weights, no standard errors: {_no_weights(model)}")
     return ModelSummary(
@@ -99,6 +115,19 @@ def summarise(model: "FedResEstimator") -> ModelSummary:
         tuple(notes),
         getattr(model, "verdict_", None),
     )
+
+
+def _on_components(model: "FedResEstimator", components: "pd.DataFrame") -> list[str]:
+    what = "labels"
+    if isinstance(model._labels, ClassLabels):
+        what = "log odds, whose residual is pi^2 / 3"
+    elif isinstance(model._labels, CountLabels):
+        what = "the logarithm of the mean"
+    notes = [f"share: of the variance of {what}; variance times the mean square of the features"]
+    own = components[components["part"] == "client"].groupby("column", sort=False)["variance"].max()
+    if names := [str(name) for name in own.index[own == 0]]:
+        notes.append(f"no weights of clients for {', '.join(names[:10])}: their variance is 0")
+    return notes
 
 
 def title_of(model: "FedResEstimator") -> str:
