@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from fedres.core.random_state import bit_generator
 from fedres.core.state_files import Arrays
 from fedres.core.types import Matrix
 
@@ -63,9 +64,7 @@ def generator_from(state: dict[str, Any]) -> np.random.Generator:
     >>> generator_from(generator_state(rng, client=0)).random() == rng.random()
     True
     """
-    bits = getattr(np.random, state["bit_generator"])()
-    bits.state = state
-    return np.random.Generator(bits)
+    return np.random.Generator(bit_generator(state))
 
 
 def _plain(value: Any) -> Any:
