@@ -2,77 +2,36 @@
 
 A skops file is a zip with a tree of nodes in ``schema.json``. A node names a loader of skops and a
 class, and skops imports what it names. Trusting whole modules is not safe: ``sklearn`` holds
-functions such as ``sklearn.utils._testing.check_output``, which runs a command. So only the loaders
-and the classes below are accepted, none of which is a function, a method or a callable with code
-of its own, and whatever else a caller trusts by name.
+functions such as ``sklearn.utils._testing.check_output``, which runs a command. So only the pairs
+of a loader and a class below are accepted, where no class is a function, a method or a callable
+with code of its own, and whatever else a caller trusts by name. What is loaded then must not lead
+compiled code astray (`fedres.tables.fitted_checks`).
 """
 
 import json
 from collections.abc import Collection, Iterator
+from functools import partial
 from io import BytesIO
 from typing import Any
 from zipfile import ZIP_STORED, ZipFile
 
-LOADERS = frozenset(
-    [
-        "CachedNode",
-        "DTypeNode",
-        "DictNode",
-        "JsonNode",
-        "ListNode",
-        "LossNode",
-        "NdArrayNode",
-        "ObjectNode",
-        "RandomGeneratorNode",
-        "RandomStateNode",
-        "SetNode",
-        "SliceNode",
-        "SparseMatrixNode",
-        "TreeNode",
-        "TupleNode",
-        "TypeNode",
-    ]
+from numpy.random import SeedSequence
+
+from fedres.core.random_state import BIT_GENERATORS
+from fedres.tables.fitted_checks import refuse_unsafe
+
+SPARSE = ".npz"  # how the name of an entry with a sparse matrix ends
+ZIP = b"PK"  # how a zip begins
+NUMBERS = frozenset(
+    f"numpy.{name}"
+    for name in (
+        *("bool", "bool_", "float32", "float64", "str_"),
+        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    )
 )
-TYPES = frozenset(
+BUILTINS = ("bool", "dict", "float", "int", "list", "set", "slice", "str", "tuple")
+ESTIMATORS = frozenset(
     [
-        "builtins.bool",
-        "builtins.dict",
-        "builtins.float",
-        "builtins.int",
-        "builtins.list",
-        "builtins.set",
-        "builtins.slice",
-        "builtins.str",
-        "builtins.tuple",
-        "numpy.bool",
-        "numpy.bool_",
-        "numpy.dtype",
-        "numpy.float32",
-        "numpy.float64",
-        "numpy.int32",
-        "numpy.int64",
-        "numpy.ndarray",
-        "numpy.random._generator.Generator",
-        "numpy.random.mtrand.RandomState",
-        "numpy.str_",
-        "numpy.uint32",
-        "numpy.uint64",
-        "numpy.uint8",
-        "scipy.sparse._csc.csc_array",
-        "scipy.sparse._csc.csc_matrix",
-        "scipy.sparse._csr.csr_array",
-        "scipy.sparse._csr.csr_matrix",
-        "sklearn._loss._loss.CyAbsoluteError",
-        "sklearn._loss._loss.CyExponentialLoss",
-        "sklearn._loss._loss.CyHalfBinomialLoss",
-        "sklearn._loss._loss.CyHalfGammaLoss",
-        "sklearn._loss._loss.CyHalfMultinomialLoss",
-        "sklearn._loss._loss.CyHalfPoissonLoss",
-        "sklearn._loss._loss.CyHalfSquaredError",
-        "sklearn._loss._loss.CyHalfTweedieLoss",
-        "sklearn._loss._loss.CyHalfTweedieLossIdentity",
-        "sklearn._loss._loss.CyHuberLoss",
-        "sklearn._loss._loss.CyPinballLoss",
         "sklearn._loss.link.HalfLogitLink",
         "sklearn._loss.link.IdentityLink",
         "sklearn._loss.link.Interval",
@@ -109,8 +68,6 @@ TYPES = frozenset(
         "sklearn.ensemble._forest.ExtraTreesRegressor",
         "sklearn.ensemble._forest.RandomForestClassifier",
         "sklearn.ensemble._forest.RandomForestRegressor",
-        "sklearn.ensemble._gb.GradientBoostingClassifier",
-        "sklearn.ensemble._gb.GradientBoostingRegressor",
         "sklearn.ensemble._hist_gradient_boosting.binning._BinMapper",
         "sklearn.ensemble._hist_gradient_boosting.gradient_boosting.HistGradientBoostingClassifier",
         "sklearn.ensemble._hist_gradient_boosting.gradient_boosting.HistGradientBoostingRegressor",
@@ -168,17 +125,8 @@ TYPES = frozenset(
         "sklearn.linear_model._stochastic_gradient.SGDClassifier",
         "sklearn.linear_model._stochastic_gradient.SGDRegressor",
         "sklearn.linear_model._theil_sen.TheilSenRegressor",
-        "sklearn.metrics._dist_metrics.EuclideanDistance64",
-        "sklearn.metrics._dist_metrics.ManhattanDistance64",
-        "sklearn.metrics._dist_metrics.MinkowskiDistance64",
         "sklearn.naive_bayes.BernoulliNB",
         "sklearn.naive_bayes.GaussianNB",
-        "sklearn.neighbors._ball_tree.BallTree",
-        "sklearn.neighbors._classification.KNeighborsClassifier",
-        "sklearn.neighbors._classification.RadiusNeighborsClassifier",
-        "sklearn.neighbors._kd_tree.KDTree",
-        "sklearn.neighbors._regression.KNeighborsRegressor",
-        "sklearn.neighbors._regression.RadiusNeighborsRegressor",
         "sklearn.neural_network._multilayer_perceptron.MLPClassifier",
         "sklearn.neural_network._multilayer_perceptron.MLPRegressor",
         "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
@@ -194,25 +142,58 @@ TYPES = frozenset(
         "sklearn.preprocessing._data.RobustScaler",
         "sklearn.preprocessing._data.StandardScaler",
         "sklearn.preprocessing._discretization.KBinsDiscretizer",
-        "sklearn.preprocessing._encoders.OneHotEncoder",
         "sklearn.preprocessing._encoders.OrdinalEncoder",
         "sklearn.preprocessing._label.LabelBinarizer",
         "sklearn.preprocessing._label.LabelEncoder",
         "sklearn.preprocessing._polynomial.PolynomialFeatures",
         "sklearn.svm._classes.LinearSVC",
         "sklearn.svm._classes.LinearSVR",
-        "sklearn.svm._classes.NuSVC",
-        "sklearn.svm._classes.NuSVR",
-        "sklearn.svm._classes.SVC",
-        "sklearn.svm._classes.SVR",
         "sklearn.tree._classes.DecisionTreeClassifier",
         "sklearn.tree._classes.DecisionTreeRegressor",
         "sklearn.tree._classes.ExtraTreeClassifier",
         "sklearn.tree._classes.ExtraTreeRegressor",
-        "sklearn.tree._tree.Tree",
-        "sklearn.utils._bunch.Bunch",
     ]
 )
+# What each loader may make: one that calls a class must not be given another loader's.
+TYPES: dict[str, frozenset[str]] = {
+    "DTypeNode": frozenset(["numpy.dtype"]),
+    "DictNode": frozenset(["builtins.dict", "sklearn.utils._bunch.Bunch"]),
+    "JsonNode": frozenset(["builtins.str"]),
+    "ListNode": frozenset(["builtins.list"]),
+    "LossNode": frozenset(
+        [
+            "sklearn._loss._loss.CyAbsoluteError",
+            "sklearn._loss._loss.CyExponentialLoss",
+            "sklearn._loss._loss.CyHalfBinomialLoss",
+            "sklearn._loss._loss.CyHalfGammaLoss",
+            "sklearn._loss._loss.CyHalfMultinomialLoss",
+            "sklearn._loss._loss.CyHalfPoissonLoss",
+            "sklearn._loss._loss.CyHalfSquaredError",
+            "sklearn._loss._loss.CyHalfTweedieLoss",
+            "sklearn._loss._loss.CyHalfTweedieLossIdentity",
+            "sklearn._loss._loss.CyHuberLoss",
+            "sklearn._loss._loss.CyPinballLoss",
+        ]
+    ),
+    "NdArrayNode": NUMBERS | {"numpy.ndarray"},
+    "ObjectNode": ESTIMATORS,
+    "RandomGeneratorNode": frozenset(["numpy.random._generator.Generator"]),
+    "RandomStateNode": frozenset(["numpy.random.mtrand.RandomState"]),
+    "SetNode": frozenset(["builtins.set"]),
+    "SliceNode": frozenset(["builtins.slice"]),
+    "SparseMatrixNode": frozenset(
+        [
+            "scipy.sparse._csc.csc_array",
+            "scipy.sparse._csc.csc_matrix",
+            "scipy.sparse._csr.csr_array",
+            "scipy.sparse._csr.csr_matrix",
+        ]
+    ),
+    "TreeNode": frozenset(["sklearn.tree._tree.Tree"]),
+    "TupleNode": frozenset(["builtins.tuple"]),
+    "TypeNode": NUMBERS | {f"builtins.{name}" for name in BUILTINS},
+}
+KNOWN = frozenset().union(*TYPES.values())
 
 
 def dump(model: Any, trust: Collection[str] = ()) -> bytes:
@@ -227,8 +208,11 @@ def dump(model: Any, trust: Collection[str] = ()) -> bytes:
     """
     import skops.io
 
+    trust = _names(trust)
     try:
         content: bytes = skops.io.dumps(model)
+        if any(name.endswith(SPARSE) for name in ZipFile(BytesIO(content)).namelist()):
+            content = _stored(content)
     except Exception as error:  # what __reduce__ or __getstate__ of an unknown class raises
         raise ValueError(f"the shared model cannot be saved by skops: {error}") from None
     _refuse_unknown(
@@ -238,6 +222,14 @@ def dump(model: Any, trust: Collection[str] = ()) -> bytes:
         "load: {names}; to save it anyway, call save(folder, trust={names!r}), and "
         "load_model(folder, trust={names!r}) to load it",
     )
+    try:
+        refuse_unsafe(model, len(content), bool(trust))
+        if trust:  # skops also writes what it cannot read, such as a lambda
+            load(content, trust)
+    except ValueError as error:
+        raise ValueError(
+            f"the shared model is not saved, since it could not be loaded: {error}"
+        ) from None
     return content
 
 
@@ -245,6 +237,7 @@ def load(content: bytes, trust: Collection[str] = ()) -> Any:
     """Return the model that `dump` made bytes of; other bytes are refused before any import."""
     import skops.io
 
+    trust = _names(trust)
     try:
         _refuse_unknown(
             content,
@@ -252,42 +245,121 @@ def load(content: bytes, trust: Collection[str] = ()) -> Any:
             "the shared model is not loaded, since it has parts that could run code: {names}; if "
             "whoever saved it is to be trusted, call load_model(folder, trust={names!r})",
         )
-        return skops.io.loads(content, trusted=sorted(TYPES.union(trust)))
+        model = skops.io.loads(content, trusted=sorted(KNOWN.union(trust)))
+        refuse_unsafe(model, len(content), bool(trust))
     except UntrustedError:
         raise
     except Exception as error:  # skops and the classes themselves raise anything on bad content
         raise ValueError(f"the shared model is damaged: {error}") from None
+    return model
 
 
 class UntrustedError(ValueError):
     """A model has parts that are not accepted."""
 
 
+def _names(trust: Collection[str]) -> Collection[str]:
+    """Return names, also if only one is given."""
+    return [trust] if isinstance(trust, str) else trust
+
+
+def _stored(content: bytes) -> bytes:
+    """Return a zip without compression, so that nothing in it takes more memory than disk."""
+    out = BytesIO()
+    with ZipFile(BytesIO(content)) as file, ZipFile(out, "w", ZIP_STORED) as new:
+        for name in file.namelist():
+            part = file.read(name)
+            new.writestr(name, _stored(part) if name.endswith(SPARSE) else part)
+    return out.getvalue()
+
+
+def _refuse_compressed(content: bytes) -> None:
+    """Raise unless no entry of a zip, nor of a zip in it, takes more memory than its bytes."""
+    with ZipFile(BytesIO(content)) as file:
+        entries = file.infolist()
+        if any(one.compress_type != ZIP_STORED for one in entries) or (
+            sum(one.file_size for one in entries) > len(content)
+        ):
+            raise ValueError("it is compressed, which skops files of fedres are not")
+        for one in entries:
+            with file.open(one) as part:
+                is_zip = part.read(len(ZIP)) == ZIP
+            if is_zip:
+                _refuse_compressed(file.read(one))
+
+
 def _refuse_unknown(content: bytes, trust: Collection[str], sentence: str) -> None:
     """Raise unless all nodes are of known loaders and classes, or trusted by name."""
+    _refuse_compressed(content)
     with ZipFile(BytesIO(content)) as file:
-        if any(info.compress_type != ZIP_STORED for info in file.infolist()):
-            raise ValueError("it is compressed, which skops files of fedres are not")
         schema = json.loads(file.read("schema.json"))
+    nodes = list(_nodes(schema))
     unknown = {
         name
-        for loader, name in _nodes(schema)
-        if name not in trust and (loader not in LOADERS or name not in TYPES)
+        for node in nodes
+        for name in _names_of(node)
+        if name not in trust and name not in TYPES.get(node["__loader__"], ())
     }
     if unknown:
         raise UntrustedError(sentence.format(names=sorted(unknown)))
+    _refuse_aliases(schema, {})
+    reader: dict[str, Any] = {}
+    for node in nodes:
+        if "file" in node and not reader.setdefault(node["file"], node["__id__"]) == node["__id__"]:
+            raise ValueError(f"its entry {node['file']} is read more than once")
+        # An array of lists and arrays has the numbers of all of them, however few nodes they are.
+        if node.get("type") == "json" and not trust and len(node["shape"]["content"]) != 1:
+            raise ValueError("it has objects in an array of more than one dimension")
+        if node["__loader__"] == "RandomGeneratorNode":
+            _refuse_generator(node["content"])
 
 
-def _nodes(schema: Any) -> Iterator[tuple[str, str]]:
-    """Yield the loader and the full name of all nodes."""
+def _refuse_generator(parts: Any) -> None:
+    """Raise unless a random number generator is one of NumPy's: skops calls what is named."""
+    name = json.loads(parts["bit_generator"]["content"]["bit_generator"]["content"])
+    pool = json.loads(parts["seed_seq"]["content"]["pool_size"]["content"])
+    if name not in BIT_GENERATORS or pool != SeedSequence().pool_size:
+        raise ValueError(f"there is no random number generator {name!r} with a pool of {pool}")
+
+
+def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield all nodes."""
     if isinstance(schema, dict):
-        if isinstance(loader := schema.get("__loader__"), str):
-            name = f"{schema['__module__']}.{schema['__class__']}"
-            yield loader, name
-            if loader == "MethodNode":  # skops asks for the class and for the method
-                yield loader, f"{name}.{schema['content']['func']}"
+        if isinstance(schema.get("__loader__"), str):
+            yield schema
         for value in schema.values():
             yield from _nodes(value)
     elif isinstance(schema, list):
         for value in schema:
             yield from _nodes(value)
+
+
+def _names_of(node: dict[str, Any]) -> Iterator[str]:
+    """Yield the full names that a node asks for."""
+    name = f"{node['__module__']}.{node['__class__']}"
+    yield name
+    if node["__loader__"] == "MethodNode":  # skops asks for the class and for the method
+        yield f"{name}.{node['content']['func']}"
+
+
+def _refuse_aliases(value: Any, numbers: dict[Any, int]) -> int:
+    """Return a number for the content of a node; raise if an id stands for two contents.
+
+    Of several nodes with one id, skops makes the first and takes it for the others. If they
+    differ, a few bytes could stand for a large one, or a checked node for another.
+    """
+    if isinstance(value, dict):
+        content: Any = tuple(
+            (name, 0 if name == "file" else _refuse_aliases(one, numbers))
+            for name, one in value.items()
+            if name != "__id__"
+        )
+    elif isinstance(value, list):
+        content = [*map(partial(_refuse_aliases, numbers=numbers), value)]
+    else:
+        content = value
+    found = numbers.setdefault((type(value).__name__, repr(content)), len(numbers))
+    is_named = isinstance(value, dict) and "__id__" in value
+    if is_named and numbers.setdefault(("id", value["__id__"]), found) != found:
+        raise ValueError("two of its nodes have the same id")
+    return found
