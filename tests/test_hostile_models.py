@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from itertools import count
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -22,6 +23,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from fedres.bandits.saving import generator_from
 from fedres.tables import skops_files
+from fedres.tables.shared_models import LightGbmTrees
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(300, 2)).astype(np.float32), RNG.normal(size=300)
@@ -305,3 +307,76 @@ def test_one_name_is_trusted_as_a_name_and_not_as_a_text():
 def test_small_integers_of_numpy_are_saved():
     model = RandomForestRegressor(np.int8(2), max_depth=np.int16(3), min_samples_leaf=np.uint16(1))
     skops_files.load(skops_files.dump(model.fit(X, Y)))
+
+
+@pytest.fixture(scope="module")
+def trees():
+    """Return boosted trees and their text."""
+    new = LightGbmTrees.prepare(X, 0)()
+    new.grow(X, np.arange(300), Y, np.ones(300), np.zeros(300))
+    return new, new.pack().tobytes().decode()
+
+
+def test_text_of_lightgbm_means_the_same_when_it_is_checked(trees):
+    new, text = trees
+    once = LightGbmTrees.unpack(new.pack(), 2)
+    again = LightGbmTrees.unpack(once.pack(), 2)
+    np.testing.assert_array_equal(once.predict(X), new.predict(X))
+    np.testing.assert_array_equal(again.predict(X), new.predict(X))
+    leaf = re.sub("(?s)Tree=0.*?\n\n\n", "Tree=0\n" + SINGLE_LEAF + "\n\n\n", text, count=1)
+    assert LightGbmTrees.unpack(as_bytes(leaf), 2).predict(X).shape == (300,)
+
+
+SINGLE_LEAF = """num_leaves=1
+num_cat=0
+split_feature=
+threshold=
+decision_type=
+left_child=
+right_child=
+leaf_value=0
+is_linear=0
+shrinkage=1"""
+
+
+def as_bytes(text):
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "match"),
+    [
+        ("left_child", "1000000000", "a child outside"),
+        ("left_child", "-1000000000", "a child outside"),
+        ("right_child", "0", "a child outside"),  # a loop
+        ("split_feature", "2", "a feature that is not there"),
+        ("split_feature", "-1", "a feature that is not there"),
+        ("split_feature", "0_0", "values that are not numbers"),
+        ("split_feature", "", "not as long"),
+        ("decision_type", "1", "not known"),
+        ("leaf_value", "nan", "not finite"),
+        ("leaf_value", "1 2", "not as long"),
+        ("num_leaves", "2000000000", "not as long"),
+        ("num_cat", "1", "categories"),
+        ("is_linear", "1", "linear"),
+        ("is_linear", "0\nnum_cat=0", "lines twice"),
+        ("num_class", "2", "not those of one output"),
+        ("num_tree_per_iteration", "1000000", "not those of one output"),
+        ("max_feature_idx", "2000000000", "where rows have 2"),
+    ],
+)
+def test_text_of_lightgbm_stays_inside_its_arrays(name, value, match, trees):
+    def first(found):
+        rest = found[1].split(" ", 1)[1:]
+        return f"{name}={' '.join([value, *rest]).strip()}"
+
+    text = re.sub(f"(?m)^{name}=(.*)$", first, trees[1], count=1)
+    with pytest.raises(ValueError, match=f"LightGBM are damaged: .*{match}"):
+        LightGbmTrees.unpack(as_bytes(text), 2)
+
+
+def test_sizes_of_trees_in_text_of_lightgbm_are_counted(trees):
+    new, text = trees
+    text = re.sub("(?m)^tree_sizes=.*$", "tree_sizes=100000000", text)
+    unpacked = LightGbmTrees.unpack(as_bytes(text), 2)
+    np.testing.assert_array_equal(unpacked.predict(X), new.predict(X))

@@ -357,7 +357,7 @@ def test_no_function_or_method_is_on_the_list():
 @pytest.mark.parametrize("kind", [shared_models.LightGbmTrees, shared_models.ForeignModel])
 def test_damaged_shared_models_are_one_sentence(kind, text):
     with pytest.raises(ValueError, match="damaged"):
-        kind.unpack(np.frombuffer(text, np.uint8))
+        kind.unpack(np.frombuffer(text, np.uint8), 3)
 
 
 def test_lightgbm_is_not_imported_before_it_is_used():

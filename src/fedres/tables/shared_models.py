@@ -15,6 +15,7 @@ from scipy import sparse
 from fedres.core.types import F32, F64, I64, Matrix
 from fedres.tables import skops_files
 from fedres.tables.columns import Category, Column
+from fedres.tables.lightgbm_text import checked_text
 
 MOST_CATEGORIES = 32  # of a column that trees see
 WIDEST_DENSE, MOST_DENSE = 1000, 2**26  # columns, and numbers, of what is made dense
@@ -36,6 +37,7 @@ class SharedModel(ABC):
     """A fitted shared model: scores of rows, in units of the models."""
 
     kind: str
+    outputs: int = 1
 
     @abstractmethod
     def predict(self, x: Matrix) -> F64:
@@ -53,8 +55,8 @@ class SharedModel(ABC):
 
     @classmethod
     @abstractmethod
-    def unpack(cls, text: Text, trust: Collection[str] = ()) -> "SharedModel":
-        """Return the model that `pack` made bytes of."""
+    def unpack(cls, text: Text, features: int, trust: Collection[str] = ()) -> "SharedModel":
+        """Return the model that `pack` made bytes of, for rows of so many features."""
 
 
 class BoostedTrees(SharedModel):
@@ -133,7 +135,8 @@ class LightGbmTrees(BoostedTrees):
         return 0 if self.booster is None else int(self.booster.num_trees())
 
     def __reduce__(self) -> Any:
-        return LightGbmTrees.unpack, (self.pack(),)  # a copy needs no rows
+        features = 0 if self.booster is None else self.booster.num_feature()
+        return LightGbmTrees.unpack, (self.pack(), features)  # a copy needs no rows
 
     def predict(self, x: Matrix) -> F64:
         """Scores of rows."""
@@ -148,15 +151,21 @@ class LightGbmTrees(BoostedTrees):
         return np.frombuffer(self.booster.model_to_string().encode(), np.uint8)
 
     @classmethod
-    def unpack(cls, text: Text, trust: Collection[str] = ()) -> "LightGbmTrees":  # noqa: ARG003
-        """Return the trees that `pack` made text of."""
+    def unpack(
+        cls,
+        text: Text,
+        features: int,
+        trust: Collection[str] = (),  # noqa: ARG003
+    ) -> "LightGbmTrees":
+        """Return the trees that `pack` made text of, for rows of so many features."""
         if not len(text):
             return cls()
         import lightgbm
 
         try:
-            return cls(booster=lightgbm.Booster(model_str=text.tobytes().decode()))
-        except (lightgbm.basic.LightGBMError, UnicodeDecodeError) as error:
+            checked = checked_text(text.tobytes().decode(), features)
+            return cls(booster=lightgbm.Booster(model_str=checked))
+        except (lightgbm.basic.LightGBMError, LookupError, ValueError) as error:
             raise ValueError(f"the trees of LightGBM are damaged: {error}") from None
 
 
@@ -169,12 +178,12 @@ class ForeignModel(SharedModel):
     kind = "foreign"
 
     def __init__(self, fitted: Any, outputs: int = 1) -> None:
-        self.fitted, self.outputs = fitted, outputs
+        self.fitted = fitted
+        self.outputs = len(fitted) if isinstance(fitted, list) else outputs
 
     def predict(self, x: Matrix) -> F64:
         """Scores of rows."""
-        outputs = len(self.fitted) if isinstance(self.fitted, list) else self.outputs
-        scores = np.empty((outputs, x.shape[0]))
+        scores = np.empty((self.outputs, x.shape[0]))
         for part in _parts(x):
             scores[:, part] = self._predict(x[part])
         return scores
@@ -193,8 +202,13 @@ class ForeignModel(SharedModel):
         return np.frombuffer(skops_files.dump([self.fitted, self.outputs], trust), np.uint8)
 
     @classmethod
-    def unpack(cls, text: Text, trust: Collection[str] = ()) -> "ForeignModel":
-        """Return the models that `pack` made bytes of."""
+    def unpack(
+        cls,
+        text: Text,
+        features: int,  # noqa: ARG003
+        trust: Collection[str] = (),
+    ) -> "ForeignModel":
+        """Return the models that `pack` made bytes of; they know their features."""
         return cls(*skops_files.load(text.tobytes(), trust))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
+from operator import index
 from os import PathLike
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -163,10 +164,13 @@ def without_clients(
         tastes = Tastes(str(model.item), np.array(global_["factors"]))
         model.encoder_ = replace(model.encoder_, tastes=tastes)
     if "shared" in meta:
-        texts = stored.group("shared")
+        texts, features = stored.group("shared"), int(model._seen.sum())
         model._shared = tuple(
-            SHARED_KINDS[kind].unpack(texts[str(k)], trust) for k, kind in enumerate(meta["shared"])
+            SHARED_KINDS[kind].unpack(texts[str(k)], features, trust)
+            for k, kind in enumerate(meta["shared"])
         )
+        if sum(index(one.outputs) for one in model._shared) != model._labels.outputs:
+            raise ValueError(f"the shared models are not those of {model._labels.outputs} outputs")
     if model.shared is None:
         model.shared = _as_given(model._shared)
     return model, global_
