@@ -222,7 +222,7 @@ def test_mistakes_are_told_in_a_sentence(folder, tmp_path):
     fit = ["--client", "user", "--label", "y", "--out", tmp_path / "model"]
     parts = folder / "parts"
     assert "there is no file" in fails("fit", tmp_path / "none-*.parquet", *fit)
-    assert "there is no file" in fails("fit", tmp_path, *fit)
+    assert "holds no files to read" in fails("fit", tmp_path, *fit)
     assert "no size of memory" in fails("fit", parts, *fit, "--memory", "much")
     assert "too little: give" in fails("fit", parts, *fit, "--memory", "100MB")
     assert "--shared trees needs all rows" in fails("fit", parts, *fit, "--shared", "trees")
@@ -230,7 +230,7 @@ def test_mistakes_are_told_in_a_sentence(folder, tmp_path):
     assert "both column 'y'" in fails("fit", parts, "--client", "y", *fit[2:])
     frame = pd.read_parquet(folder / "whole.parquet")
     for name, other, words in (
-        ("kinds", frame.assign(age="old"), "in one file and large_string in another"),
+        ("kinds", frame.assign(age="old"), "b.parquet: write it alike in all"),
         ("labels", frame.assign(y=[f"t{k}" for k in range(len(frame))]), "different texts"),
         ("clients", frame.assign(user=frame.user.where(frame.index > 0)), "for its client"),
         ("empty", frame[:0], "hold no rows"),

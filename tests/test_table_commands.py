@@ -456,7 +456,7 @@ def test_the_last_ratings_may_be_generated_as_new_rows(tmp_path):
     [
         (None, [], "there is no file"),
         ("", [], "ratings.csv"),
-        ("user_id,rating\n", [], "holds no rows"),
+        ("user_id,rating\n", [], "column names and no rows"),
         ("user,rating,x\na,1,2\n", [], "has no column 'user_id' for the client"),
         ("user_id,stars,x\na,1,2\n", [], "has no column 'rating' for the label"),
         ("user_id,rating,x\na,1,2\nb,,2\n", [], "line 3 has nan for its label"),

@@ -80,7 +80,7 @@ def _score_parts(
     parts = TableFiles.find(table, [*whole.encoder_.categorical, *filter(None, [whole.client])])
     room = None if memory is None else parse_size(memory)
     with shared.table_writer(out) as write:
-        for path, frame, model, client in stored.batches(parts, parts.names, room, "predicting"):
+        for path, frame, model, client in stored.batches(parts, None, room, "predicting"):
             x = shared.known_columns(model, path, Table(frame))
             write(_with_predictions(model, path, frame, x, client, interval))
     shared.say_unseen(table, stored)

@@ -73,7 +73,7 @@ class BatchModel:
     def batches(
         self,
         parts: TableFiles,
-        columns: Sequence[str],
+        columns: Sequence[str] | None,
         memory: int | None = None,
         progress: str | None = None,
     ) -> Iterator[Batch]:
@@ -84,17 +84,17 @@ class BatchModel:
         parts
             The table.
         columns
-            Those to be read, if they are there.
+            Those to be read, if they are there; None for all.
         memory
             Bytes that may be taken; None for enough.
         progress
             What to write before a progress bar; None for no bar.
         """
-        columns = [name for name in parts.names if name in columns]
+        if columns is not None:
+            columns = [name for name in parts.names if name in columns]
         rows = BATCH_ROWS if memory is None else batch_rows(memory)
-        named = self.model.client if self.model.client in columns else None
+        named = self.model.client if self.model.client in (columns or parts.names) else None
         self.names_clients = named is not None
-        parts.settle()
         batches = parts.batches(columns, rows, categories=True)
         sized = (((file, frame), len(frame)) for file, frame in batches)
         for file, frame in with_rate(sized, parts.count(), progress):
@@ -139,7 +139,7 @@ class BatchModel:
             new = rows < 0
             if new.any():
                 self.unseen_rows += int(new[codes[codes >= 0]].sum())
-                self.example = distinct[new][0]
+                self.example = distinct[new].tolist()[0]
                 self.unseen.see(keys_of(pd.Series(distinct[new].astype(str)), False).keys)
             distinct, rows = distinct[~new], rows[~new]
         else:

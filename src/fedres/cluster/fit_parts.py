@@ -36,7 +36,6 @@ from fedres.cluster.sketches import TableSketch
 from fedres.core import state_files
 from fedres.core.files import FULL_DISK, whole_file
 from fedres.core.types import F64
-from fedres.reading.formats import LoosenError
 from fedres.reading.table_files import TableFiles
 from fedres.simulation.parallel import count_cores
 from fedres.tables.arrow import TooWideError
@@ -120,16 +119,10 @@ def sketch_parts(
     features = roles.features(parts)
     named = Input(pd.DataFrame(columns=features)).matching(categorical, "categorical")
     told = "learning columns" if progress else None
-    while True:
-        sketch = TableSketch(roles.client, roles.label, roles.time, features, named, parts.has_csv)
-        try:
-            for file, frame in _read(parts, roles, features, told):
-                sketch.see(file.name, frame)
-            break
-        except LoosenError as loose:
-            parts.loosen(loose)
-    if not sketch.rows:
-        raise ValueError(f"{parts.files[0].name} and all other files of the table hold no rows")
+    in_csv = parts.may_be_numbers(roles.client)
+    sketch = TableSketch(roles.client, roles.label, roles.time, features, named, in_csv)
+    for file, frame in _read(parts, roles, features, told):
+        sketch.see(file.name, frame)
     return sketch
 
 

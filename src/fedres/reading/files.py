@@ -7,11 +7,12 @@ import lzma
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from glob import glob, has_magic
 from pathlib import Path, PurePosixPath
+from threading import Thread
 from typing import IO, Any
 from urllib.parse import unquote
 
@@ -42,7 +43,10 @@ REFUSED = {
 SVMLIGHT_LINE = re.compile(rb"[-+.\deE]+(\s+qid:\d+)?(\s+\d+:[-+.\deEnaif]+)+\s*(#.*)?")
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 # What the libraries raise when a file is not what it should be.
-UNREADABLE = (ValueError, EOFError, OSError, OverflowError, lzma.LZMAError)
+UNREADABLE = (ValueError, TypeError, EOFError, OSError, OverflowError, lzma.LZMAError)
+MOST_LISTED = 200  # characters of the names of columns in an error
+STORES = ("file", "s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+PATIENCE = 20  # seconds for a first answer of a store
 
 
 class NoRowsError(ValueError):
@@ -118,6 +122,12 @@ class TableFile:
             f"{self.name} changed while it was read: run the command again when nothing writes it"
         )
 
+    def binary(self) -> ValueError:
+        """Return the error that the file holds bytes that no text has."""
+        return ValueError(
+            f"{self.name} is a binary file of a kind that is not read: convert it to Parquet or CSV"
+        )
+
     def damaged(self, why: Exception | str) -> ValueError:
         """Return the error that the file cannot be read, with little of its content."""
         lines = str(why).strip().splitlines() or [type(why).__name__]
@@ -136,9 +146,73 @@ def shortened(text: str, most: int = MOST_QUOTED) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
+def listed(names: Sequence[str]) -> str:
+    """Return the names of columns for an error, not too many and none too long.
+
+    Examples
+    --------
+    >>> listed(["age", " size"])
+    "age, ' size'"
+    """
+    found: list[str] = []
+    for name in names:
+        shown = name if name == name.strip() != "" else repr(name)
+        if len(", ".join(found)) + len(shown) > MOST_LISTED:
+            return ", ".join([*found, "..."])
+        found.append(shortened(shown))
+    return ", ".join(found)
+
+
+def without_password(name: str) -> str:
+    """Return the name of a table without the user and password that a URL may hold.
+
+    Examples
+    --------
+    >>> without_password("s3://ann:secret@bucket/a.csv")
+    's3://...@bucket/a.csv'
+    """
+    return re.sub(r"://[^/]*@", "://...@", name)
+
+
 def is_several(name: str) -> bool:
     """Return whether a name stands for a folder, a pattern or a URL, and not for one local file."""
-    return "://" in name or (not Path(name).is_file() and (has_magic(name) or Path(name).is_dir()))
+    return "://" in name or Path(name).is_dir() or (has_magic(name) and not Path(name).exists())
+
+
+def refuse_absent_table(name: str) -> None:
+    """Raise if a table does not exist, as far as can be told without reaching over a network."""
+    scheme, _, rest = name.partition("://")
+    if name == STANDARD_INPUT:
+        return
+    if rest and scheme != "file":
+        if scheme in ("http", "https", "ftp"):
+            remedy = "download it, and name the file"
+        else:
+            remedy = "export the table as CSV or Parquet, and name the file"
+        if scheme not in STORES:
+            raise ValueError(f"{without_password(name)} is not read from {scheme}://: {remedy}")
+        return
+    path = Path(_local(name)).expanduser()
+    if path.is_symlink() and not path.exists():
+        raise ValueError(f"{name} is a link to a file that does not exist: name a file")
+    if not path.exists() and not (has_magic(str(path)) and glob(str(path), recursive=True)):
+        raise _absent(name)
+    if path.exists() and not (path.is_file() or path.is_dir() or path.is_fifo()):
+        raise ValueError(f"{name} is a device: name a file")
+
+
+def _absent(name: str) -> ValueError:
+    return ValueError(
+        f"there is no file {without_password(name)}: give a table such as CSV or Parquet, a folder "
+        "of them, a pattern in quotes such as 'events/*.parquet', or svmlight text"
+    )
+
+
+def _local(name: str) -> str:
+    """Return the path of a local file, also of a URL, in which blanks may be %20 or not."""
+    path = name.removeprefix("file://")
+    is_url = path != name and not Path(path).exists()
+    return unquote(path.removeprefix("localhost")) if is_url else path
 
 
 def find_files(name: str) -> list[TableFile]:
@@ -147,63 +221,94 @@ def find_files(name: str) -> list[TableFile]:
     Parameters
     ----------
     name
-        A file, a folder, a pattern such as ``events/*.parquet``, a URL such as ``s3://...``, or
-        ``-`` for CSV from standard input.
+        A file, a folder, a pattern such as ``events/*.parquet``, a URL such as ``s3://...``, a
+        named pipe, or ``-`` for standard input.
     """
-    if name == STANDARD_INPUT:
-        content = sys.stdin.buffer.read()
-        found = [TableFile(name, None, "standard input", len(content), None, content=content)]
+    refuse_absent_table(name)
+    if name == STANDARD_INPUT or Path(name).is_fifo():
+        content = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+        shown = "standard input" if name == STANDARD_INPUT else name
+        return [_with_kind(TableFile(name, None, shown, len(content), None, content=content))]
+    if "://" in name and not name.startswith("file://"):
+        filesystem, infos = _in_store(name)
     else:
-        filesystem, base, infos = _listed(name)
-        found = [
+        filesystem, infos = _in_folders(name)
+    return [
+        _with_kind(
             TableFile(
                 info.path,
                 filesystem,
                 _shown(name, info.path),
                 info.size,
                 info.mtime_ns,
-                _partition(info.path, base),
+                _partition(info.path),
             )
-            for info in infos
-        ]
-    return [_with_kind(file) for file in found]
+        )
+        for info in infos
+    ]
 
 
-def _listed(name: str) -> tuple[Any, str, list[Any]]:
-    """Return the file system, the folder that partitions begin in, and the files."""
+def _in_folders(name: str) -> tuple[Any, list[Any]]:
+    """Return the local file system, and the files that a path or a pattern stands for."""
     from pyarrow import fs
 
-    if "://" in name:
-        try:
-            filesystem, path = fs.FileSystem.from_uri(name)
-        except (ValueError, OSError) as error:
-            raise ValueError(f"cannot open {name}: {shortened(str(error), 200)}") from None
-    else:
-        filesystem, path = fs.LocalFileSystem(), str(Path(name).expanduser())
-    info = filesystem.get_file_info(path)
+    filesystem, path = fs.LocalFileSystem(), str(Path(_local(name)).expanduser())
+    if Path(path).is_file():
+        return filesystem, [filesystem.get_file_info(path)]
+    base = path if Path(path).exists() else _fixed_part(path)
+    named = [path] if Path(path).exists() else sorted(glob(path, recursive=True))
+    inside: list[Any] = []
+    for info in filesystem.get_file_info(named):
+        selector = fs.FileSelector(info.path, recursive=True)
+        inside += [info] if info.is_file else filesystem.get_file_info(selector)
+    return filesystem, _tables(name, base, inside)
+
+
+def _in_store(name: str) -> tuple[Any, list[Any]]:
+    """Return the file system of a store, and the files that a URL stands for."""
+    from pyarrow import fs
+
+    def look() -> tuple[Any, str, Any]:
+        retry = "" if "retry_limit_seconds" in name else "retry_limit_seconds=5"
+        of_google = name.startswith(("gs://", "gcs://"))
+        url = f"{name}{'&' if '?' in name else '?'}{retry}" if of_google and retry else name
+        filesystem, path = fs.FileSystem.from_uri(url)
+        return filesystem, path, filesystem.get_file_info(path)
+
+    filesystem, path, info = _bounded(look, name)
     if info.type == fs.FileType.File:
-        return filesystem, str(PurePosixPath(path).parent), [info]
-    pattern = None
-    if info.type == fs.FileType.NotFound and has_magic(path):
-        pattern, path = path, _fixed_part(path)
-    if pattern is None or "://" in name:
-        selector = fs.FileSelector(path, allow_not_found=True, recursive=True)
-        inside = [one for one in filesystem.get_file_info(selector) if one.is_file]
-        if pattern is not None:
-            inside = [one for one in inside if fnmatchcase(one.path, pattern)]
-    else:
-        named = filesystem.get_file_info(sorted(glob(pattern, recursive=True)))
-        inside = [one for one in named if one.is_file]
-        for folder in (one.path for one in named if not one.is_file):
-            selector = fs.FileSelector(folder, recursive=True)
-            inside += [one for one in filesystem.get_file_info(selector) if one.is_file]
-    inside = sorted(_tables(path, inside), key=lambda one: str(one.path))
-    if not inside:
+        return filesystem, [info]
+    is_pattern = info.type == fs.FileType.NotFound and has_magic(path)
+    base = _fixed_part(path) if is_pattern else path
+    selector = fs.FileSelector(base, allow_not_found=True, recursive=True)
+    inside = [
+        one
+        for one in filesystem.get_file_info(selector)
+        if not is_pattern or fnmatchcase(one.path, path)
+    ]
+    return filesystem, _tables(name, base, inside)
+
+
+def _bounded(look: Callable[[], Any], name: str) -> Any:
+    """Look into a store, and do not wait for long."""
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            found.append(look())
+        except Exception as error:
+            found.append(error)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    if not found or isinstance(found[0], Exception):
+        scheme = name.partition("://")[0]
         raise ValueError(
-            f"there is no file {name}: give a table such as CSV or Parquet, a folder of them, a "
-            "pattern in quotes such as 'events/*.parquet', or svmlight text"
-        )
-    return filesystem, path, inside
+            f"{without_password(name)} cannot be opened: check the name, the network and the "
+            f"credentials for {scheme}://, or copy the file here"
+        ) from None
+    return found[0]
 
 
 def _fixed_part(pattern: str) -> str:
@@ -212,12 +317,13 @@ def _fixed_part(pattern: str) -> str:
     return str(PurePosixPath(*parts[:fixed])) if fixed else "."
 
 
-def _tables(base: str, infos: Sequence[Any]) -> Iterator[Any]:
-    """Pass on the files of a folder that are tables; those such as _SUCCESS are not."""
+def _tables(name: str, base: str, inside: Sequence[Any]) -> list[Any]:
+    """Return the files of a folder that are tables, sorted; those such as _SUCCESS are not."""
     visible = [
         info
-        for info in infos
-        if not any(part.startswith((".", "_")) for part in _relative(info.path, base).parts)
+        for info in inside
+        if info.is_file
+        and not any(part.startswith((".", "_")) for part in _relative(info.path, base).parts)
     ]
     named = [info for info in visible if _suffixes(info.path)[0] in TABLES]
     if named and (others := len(visible) - len(named)):
@@ -227,7 +333,17 @@ def _tables(base: str, infos: Sequence[Any]) -> Iterator[Any]:
             f"{PurePosixPath(other.path).name}, {'are' if others > 1 else 'is'} left out",
             stacklevel=2,
         )
-    yield from named or visible
+    readable = named or [info for info in visible if not _is_document(info.path)]
+    if not readable and Path(_local(name)).is_dir():
+        raise ValueError(f"{name} holds no files to read: give a folder with tables")
+    if not readable:
+        raise _absent(name)
+    return [one for _, one in sorted({str(one.path): one for one in readable}.items())]
+
+
+def _is_document(path: str) -> bool:
+    name = PurePosixPath(path.lower())
+    return name.stem == "readme" or name.suffix in (".md", ".html", ".pdf")
 
 
 def _relative(path: str, base: str) -> PurePosixPath:
@@ -243,8 +359,8 @@ def _shown(name: str, path: str) -> str:
     return f"{name.split('://', maxsplit=1)[0]}://{path}" if "://" in name else str(Path(path))
 
 
-def _partition(path: str, base: str) -> dict[str, str | None]:
-    pairs = (part.split("=", 1) for part in _relative(path, base).parts[:-1] if "=" in part)
+def _partition(path: str) -> dict[str, str | None]:
+    pairs = (part.split("=", 1) for part in PurePosixPath(path).parts[:-1] if "=" in part)
     return {unquote(key): None if value == NO_PARTITION else unquote(value) for key, value in pairs}
 
 
@@ -264,36 +380,41 @@ def _with_kind(file: TableFile) -> TableFile:
         for magic, packed in PACKED_BYTES.items():
             if start.startswith(magic):
                 file = replace(file, packed=packed)
-        if not file.packed and (ending := _suffixes(file.path)[1]):
-            raise ValueError(f"its name ends in {ending}, and it is not compressed so")
         with file.open() as stream:
             start = stream.read(2**16)
     except UNREADABLE as error:
         raise file.damaged(error) from None
-    return replace(file, kind=_kind(file, start))
+    suffix, ending = _suffixes(file.path)
+    if ending and not file.packed:
+        raise ValueError(f"{file.name}: its name ends in {ending}, and it is not compressed so")
+    return replace(file, kind=_kind(file, start, suffix))
 
 
-def _kind(file: TableFile, start: bytes) -> str:
+def _kind(file: TableFile, start: bytes, suffix: str) -> str:
     for magic, kind in KINDS.items():
         if start.startswith(magic):
             return kind
     for magic, why in REFUSED.items():
         if start.startswith(magic):
             raise ValueError(f"{file.name} is {why}")
-    suffix = _suffixes(file.path)[0]
     if suffix in TABLES and suffix not in TEXT_TABLES:
-        raise file.damaged(f"its name ends in {suffix}, and its first bytes are not such a file's")
-    if start.startswith(UTF_16):
+        raise ValueError(
+            f"{file.name}: its name ends in {suffix}, and its first bytes are not such a file's: "
+            "name it as what it is, or write it again"
+        )
+    is_utf_16 = start.startswith(UTF_16)
+    text = start.decode("utf-16", "ignore").encode() if is_utf_16 else start
+    text = text.removeprefix(b"\xef\xbb\xbf").lstrip()
+    is_json = text.startswith(b"{") or re.match(rb"\[\s*[{\[\]]", text)
+    half = len(start) // 2
+    if (is_utf_16 and is_json) or (start[:8] and start.count(b"\x00") == half > 2):
+        raise ValueError(f"{file.name} is text in UTF-16: save it as UTF-8")
+    if is_utf_16:
         return "csv"
     if b"\x00" in start:
-        raise ValueError(
-            f"{file.name} is a binary file of a kind that is not read: convert it to Parquet or CSV"
-        )
-    text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if text.startswith(b"{"):
-        return "json lines"
-    if re.match(rb"\[\s*[{\]]", text):
-        return "json records"
+        raise file.binary()
+    if is_json:
+        return "json lines" if text.startswith(b"{") else "json records"
     first = text.splitlines()[0] if text else b""
     if suffix in TEXT_TABLES:
         return "csv"

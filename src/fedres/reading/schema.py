@@ -22,32 +22,48 @@ class ReadAs(NamedTuple):
     Attributes
     ----------
     type
-        The Arrow type that its values are cast to; of a vector, that of its numbers.
+        The Arrow type that its values are cast to; of a vector, that of its numbers; of what is
+        refused, its own.
     is_vector
         Whether it is one column per number.
     length
         Numbers in a vector; None if only its rows tell.
+    is_refused
+        Whether no model can learn from such values.
     """
 
     type: Any
     is_vector: bool = False
     length: int | None = None
+    is_refused: bool = False
+
+    @property
+    def is_text(self) -> bool:
+        """Whether values are texts."""
+        return not (self.is_vector or self.is_refused) and _is_text(self.type)
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether a value is no single one."""
+        return self.is_vector or self.is_refused or hasattr(self.type, "value_type")
 
 
-def read_as(kind: Any) -> ReadAs | None:  # noqa: PLR0911
-    """Return how values of an Arrow type are read; None if they are refused.
+def read_as(kind: Any) -> ReadAs:  # noqa: PLR0911
+    """Return how values of an Arrow type are read.
 
     Examples
     --------
     >>> import pyarrow as pa
     >>> read_as(pa.decimal128(10, 2)).type, read_as(pa.list_(pa.float32(), 3)).length
     (DataType(double), 3)
-    >>> read_as(pa.struct([("a", pa.int64())])) is None
+    >>> read_as(pa.struct([("a", pa.int64())])).is_refused
     True
     """
     import pyarrow as pa
     from pyarrow import types
 
+    if types.is_dictionary(kind):
+        return read_as(kind.value_type)
     if isinstance(kind, pa.BaseExtensionType) and not _is_uuid(kind):
         return read_as(kind.storage_type)
     if types.is_null(kind) or types.is_boolean(kind) or types.is_integer(kind):
@@ -62,16 +78,83 @@ def read_as(kind: Any) -> ReadAs | None:  # noqa: PLR0911
         return ReadAs(kind)
     if types.is_time(kind):
         return ReadAs(pa.duration(kind.unit))
-    if _is_text(kind) or types.is_dictionary(kind) or _is_uuid(kind):
+    if _is_text(kind) or _is_uuid(kind):
         return ReadAs(pa.string())
     if types.is_fixed_size_list(kind) and _is_number(kind.value_type):
         return ReadAs(pa.float64(), True, kind.list_size)
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         if types.is_floating(kind.value_type):
             return ReadAs(pa.float64(), True)
-        if any(fits(kind.value_type) for fits in (_is_text, types.is_integer, types.is_null)):
+        if _is_text(kind.value_type):
+            return ReadAs(pa.list_(pa.string()))
+        if types.is_integer(kind.value_type) or types.is_null(kind.value_type):
             return ReadAs(pa.list_(kind.value_type))
+    return ReadAs(kind, is_refused=True)
+
+
+def join(first: ReadAs, second: ReadAs, exact: bool = False) -> ReadAs | None:  # noqa: PLR0911
+    """Return how the values of two files are read as one column; None if they differ in kind.
+
+    Parameters
+    ----------
+    first, second
+        How each is read by itself.
+    exact
+        Whether numbers are names, which no rounding may make alike.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> day, moment = read_as(pa.date32()), read_as(pa.timestamp("ns", "Europe/Berlin"))
+    >>> join(day, moment).type, join(read_as(pa.bool_()), read_as(pa.int8())).type
+    (TimestampType(timestamp[us, tz=UTC]), DataType(int8))
+    """
+    import pyarrow as pa
+    from pyarrow import types
+
+    if first == second:
+        return first
+    for one, other in ((first, second), (second, first)):
+        if types.is_null(one.type):
+            return other
+        if one.is_vector and other.is_vector and one.length is None:
+            return other
+        if one.is_vector and types.is_list(other.type) and _is_number(other.type.value_type):
+            return one
+    one, other = first.type, second.type
+    if first.is_vector or second.is_vector or first.is_refused or second.is_refused:
+        return None
+    # Not nanoseconds if one can do without: they end in the year 2262.
+    unit = min((getattr(kind, "unit", "ns") for kind in (one, other)), key="us ms s ns".index)
+    if types.is_timestamp(one) and types.is_timestamp(other):
+        zones = {one.tz, other.tz}
+        return ReadAs(pa.timestamp(unit, zones.pop() if len(zones) == 1 else "UTC"))
+    if types.is_duration(one) and types.is_duration(other):
+        return ReadAs(pa.duration(unit))
+    if types.is_list(one) and types.is_list(other):
+        return second if types.is_null(one.value_type) else ReadAs(pa.list_(pa.string()))
+    if all(types.is_boolean(kind) or _is_number(kind) for kind in (one, other)):
+        same = _wider(one, other)
+        return ReadAs(same if same is not None else pa.string() if exact else pa.float64())
     return None
+
+
+def _wider(one: Any, other: Any) -> Any:
+    """Return the type of numbers that holds two types without rounding; None if there is none."""
+    from pyarrow import types
+
+    if types.is_boolean(one):
+        return other
+    if types.is_boolean(other):
+        return one
+    small, large = sorted((one, other), key=lambda kind: int(kind.bit_width))
+    if small.bit_width < large.bit_width and types.is_signed_integer(large):
+        return None if types.is_floating(small) else large
+    same_kind = any(
+        fits(small) and fits(large)
+        for fits in (types.is_signed_integer, types.is_unsigned_integer, types.is_floating)
+    )
+    return large if same_kind else None
 
 
 def _is_text(kind: Any) -> bool:
@@ -96,28 +179,60 @@ def _is_number(kind: Any) -> bool:
 def refused(name: str, kind: Any) -> ValueError:
     """Return the error that a column is of a type that is not read."""
     return ValueError(
-        f"column {name!r} is of the type {shortened(str(kind))}, which is no number, time, text, "
-        "list of texts or vector of numbers: leave it out, or write what it holds as columns"
+        f"column {shortened(name)!r} is of the type {shortened(str(kind))}, which is no number, "
+        "time, text, list of texts or vector of numbers: leave it out, or write what it holds as "
+        "columns"
     )
 
 
-def cast(column: Any, wanted: ReadAs) -> Any:
+def plain(column: Any) -> Any:
+    """Return a column of Arrow without a dictionary or an extension around its type."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if pa.types.is_dictionary(column.type):
+        return plain(compute.cast(column, column.type.value_type))
+    if isinstance(column.type, pa.BaseExtensionType):
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        return pa.chunked_array([one.storage for one in chunks], column.type.storage_type)
+    return column
+
+
+def cast(column: Any, wanted: Any) -> Any:
     """Return a column of Arrow in the type that it is read as."""
     import pyarrow as pa
     from pyarrow import compute
 
-    kind = column.type
-    if _is_uuid(kind):
-        if isinstance(kind, pa.BaseExtensionType):
-            column = pa.chunked_array([one.storage for one in column.chunks], kind.storage_type)
+    if column.type == wanted:
+        return column
+    column = plain(column)
+    if _is_uuid(column.type):
         texts = [None if one is None else str(UUID(bytes=one)) for one in column.to_pylist()]
         return pa.array(texts, pa.string())
-    if isinstance(kind, pa.BaseExtensionType):
-        column = pa.chunked_array([one.storage for one in column.chunks], kind.storage_type)
     if pa.types.is_time(column.type):
         whole = pa.int32() if pa.types.is_time32(column.type) else pa.int64()
-        column = compute.cast(column.cast(whole), pa.int64())
-    return column if column.type == wanted.type else compute.cast(column, wanted.type, safe=False)
+        unit = column.type.unit
+        column = compute.cast(column.cast(whole), pa.int64()).cast(pa.duration(unit))
+    if column.type == wanted:
+        return column
+    if pa.types.is_string(wanted) and _is_number(column.type):
+        return _number_texts(column)
+    return compute.cast(column, wanted, safe=False)
+
+
+def _number_texts(column: Any) -> Any:
+    """Return numbers as texts, whole ones without a point: they are floats if one is missing."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    texts = compute.cast(column, pa.string())
+    if not pa.types.is_floating(column.type):
+        return texts
+    is_whole = compute.and_(
+        compute.equal(column, compute.round(column)), compute.less(compute.abs(column), 2.0**63)
+    )
+    whole = compute.cast(compute.if_else(is_whole, column, None), pa.int64(), safe=False)
+    return compute.coalesce(compute.cast(whole, pa.string()), texts)
 
 
 def vector_columns(name: str, length: int) -> list[str]:
@@ -165,17 +280,16 @@ def expand_nested(frame: "pd.DataFrame") -> "pd.DataFrame":
         if not pd.api.types.is_object_dtype(dtype) and not isinstance(dtype, pd.ArrowDtype):
             continue
         values = frame.iloc[:, number]
-        first = values.first_valid_index()
-        if first is None or not isinstance(
-            values.loc[first], list | tuple | np.ndarray | dict | bytes
-        ):
+        first = int(values.notna().to_numpy().argmax()) if len(values) else 0
+        first_value = values.iloc[first] if len(values) else None
+        if not isinstance(first_value, list | tuple | np.ndarray | dict | bytes):
             continue
         try:
             array = pa.array(values, from_pandas=True)
         except (pa.ArrowInvalid, pa.ArrowTypeError):
             continue  # lists of mixed kinds are categories, each by its text
         wanted = read_as(array.type)
-        if wanted is None or isinstance(values.loc[first], bytes):
+        if wanted.is_refused or isinstance(first_value, bytes):
             raise refused(str(frame.columns[number]), array.type)
         if wanted.is_vector:
             nested[number] = array

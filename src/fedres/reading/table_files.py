@@ -1,14 +1,27 @@
 """A table in one file or many, read batch by batch or at once: the same rows either way."""
 
-import io
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fedres.reading import formats
-from fedres.reading.files import UNREADABLE, NoRowsError, TableFile, find_files
-from fedres.reading.formats import BATCH_BYTES, BATCH_ROWS
-from fedres.reading.schema import ReadAs, as_matrix, cast, read_as, refused, vector_columns
+from fedres.reading.csv_files import is_named
+from fedres.reading.files import UNREADABLE, NoRowsError, TableFile, find_files, shortened
+from fedres.reading.formats import BATCH_BYTES, BATCH_ROWS, OpenFile
+from fedres.reading.schema import (
+    ReadAs,
+    as_matrix,
+    cast,
+    join,
+    plain,
+    read_as,
+    refused,
+    vector_columns,
+)
+from fedres.reading.text_columns import TextColumn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,19 +56,49 @@ class TableFiles:
     [[2, 0], [7, 2]]
     """
 
-    def __init__(
-        self, files: Sequence[TableFile], schemas: Sequence[Any], as_texts: Collection[str]
-    ) -> None:
-        self.files, self._as_texts = files, as_texts
-        self._own = [schema.names for schema in schemas]
-        in_text = any(file.kind == "csv" or file.kind.startswith("json") for file in files)
-        self._types = formats.unify(
-            [*schemas, *_partition_schemas(files, as_texts)], to_text=in_text
-        )
-        self._rows: dict[str, int] = {}
-        self._columns: dict[str, tuple[str, ReadAs | None]] = {}
+    def __init__(self, opened: Sequence[OpenFile], as_texts: Collection[str]) -> None:
+        self._opened, self.files = opened, [one.file for one in opened]
+        self._as_texts = as_texts
+        self._paths = _partition_columns(self.files, as_texts)
+        self._types: dict[str, ReadAs] = {}
+        origins: dict[str, str] = {}
+        in_text = any(not isinstance(one, formats.ColumnarFile) for one in opened)
+        in_paths = {name: read_as(texts.kind.type) for name, texts in self._paths.items()}
+        of_files = [(one.file.name, one.columns) for one in opened]
+        for file, columns in [*of_files, ("the names of folders", in_paths)]:
+            for name, kind in columns.items():
+                known = self._types.get(name, kind)
+                self._types[name] = self._joined(name, known, kind, in_text, origins, file)
+                origins.setdefault(name, file)
+        self._rows = {one.file.path: one.rows for one in opened if one.rows is not None}
+        self._columns: dict[str, tuple[str, ReadAs]] = {}
         self._lengths: dict[str, int] = {}
         self._decide()
+
+    def _joined(
+        self,
+        name: str,
+        known: ReadAs,
+        kind: ReadAs,
+        in_text: bool,
+        origins: Mapping[str, str],
+        file: str,
+    ) -> ReadAs:
+        """Return how a column of several files is read."""
+        import pyarrow as pa
+
+        is_id = is_named(name, self._as_texts)
+        both = join(known, kind, exact=is_id)
+        if both is None and (known.is_refused or kind.is_refused):
+            both = known if known.is_refused else kind
+        if both is None and (is_id or in_text) and not (known.is_nested or kind.is_nested):
+            both = ReadAs(pa.string())
+        if both is None:
+            raise ValueError(
+                f"column {shortened(name)!r} is of the type {shortened(str(known.type))} in "
+                f"{origins[name]} and {shortened(str(kind.type))} in {file}: write it alike in all"
+            )
+        return both
 
     @classmethod
     def find(cls, name: str, as_texts: Collection[str] = ()) -> "TableFiles":
@@ -73,21 +116,18 @@ class TableFiles:
     @classmethod
     def of(cls, files: Sequence[TableFile], as_texts: Collection[str] = ()) -> "TableFiles":
         """Decide what the columns of some files are."""
-        schemas = []
+        opened = []
         for file in files:
             if file.kind == "svmlight":
                 raise ValueError(
                     f"{file.name} is svmlight text, which is read by itself and in memory: give "
                     "CSV or Parquet"
                 )
-            try:
-                schema = formats.schema_of(file, as_texts)
-            except UNREADABLE as error:
-                raise file.damaged(error) from None
-            if twice := {name for name in schema.names if schema.names.count(name) > 1}:
-                raise ValueError(f"{file.name} has two columns {min(twice)!r}: rename one")
-            schemas.append(schema)
-        table = cls(files, schemas, as_texts)
+            with reading(file):
+                opened.append(formats.open_file(file, as_texts))
+        if all(one.rows == 0 for one in opened):
+            raise _no_rows(files)
+        table = cls(opened, as_texts)
         table._note_absent()
         return table
 
@@ -96,34 +136,16 @@ class TableFiles:
         """The columns."""
         return list(self._columns)
 
-    @property
-    def has_csv(self) -> bool:
-        """Whether ids that are texts may have been written as numbers."""
-        return any(file.kind == "csv" for file in self.files)
+    def may_be_numbers(self, column: str) -> bool:
+        """Return whether ids that are texts here may have been written as numbers."""
+        kinds = [one.columns[column] for one in self._opened if column in one.columns]
+        has_csv = any(file.kind == "csv" for file in self.files)
+        return has_csv or column in self._paths or any(not kind.is_text for kind in kinds)
 
     def count(self) -> int | None:
-        """Return the number of rows; None where only reading them would tell."""
-        total = 0
-        for file in self.files:
-            rows = self._rows.get(file.path)
-            rows = formats.count_rows(file) if rows is None else rows
-            if rows is None:
-                return None
-            total += rows
-        return total
-
-    def settle(self) -> "TableFiles":
-        """Read all of long text files once, so that later batches are of the final types."""
-        while True:
-            try:
-                for file in self.files:
-                    if file.kind == "csv" and (file.packed or file.size > formats.BLOCK):
-                        for _ in self._tables(file, self._own[self.files.index(file)]):
-                            pass
-            except formats.LoosenError as loose:
-                self.loosen(loose)
-                continue
-            return self
+        """Return the number of rows; None if only reading them tells."""
+        known = len(self._rows) == len({file.path for file in self.files})
+        return sum(self._rows.values()) if known else None
 
     def read(self, columns: Sequence[str] | None = None) -> "pd.DataFrame":
         """Return all rows; the index is the line or row of the file, or of all files together.
@@ -133,17 +155,9 @@ class TableFiles:
         """
         import pandas as pd
 
-        while True:
-            try:
-                frames = [frame for _, frame in self.batches(columns)]
-                break
-            except formats.LoosenError as loose:
-                self.loosen(loose)
-        if not frames:
-            raise NoRowsError(str(self.files[0].damaged("it holds no rows")))
-        place = _first_place(self.files[0])
+        frames = [frame for _, frame in self.batches(columns)]
         frame = frames[0] if len(frames) == 1 else pd.concat(frames)
-        start, word = place if len(self.files) == 1 else (1, "row")
+        start, word = self._opened[0].first if len(self.files) == 1 else (1, "row")
         return frame.set_axis(pd.RangeIndex(start, start + len(frame), name=word))
 
     def batches(
@@ -166,49 +180,49 @@ class TableFiles:
         import pandas as pd
 
         wanted = self.names if columns is None else [*columns]
-        for column in wanted:
-            source, kind = self._columns[column]
-            if kind is None and columns is not None:
-                raise refused(source, self._types.field(source).type)
         sources = list(dict.fromkeys(self._columns[column][0] for column in wanted))
-        for file in self.files:
-            place, word = _first_place(file)
+        for source in sources:
+            kind = self._columns.get(source, (source, None))[1]
+            if kind is not None and kind.is_refused and columns is not None:
+                raise refused(source, kind.type)
+        total = 0
+        for one in self._opened:
+            place, word = one.first
             done = 0
-            for table in self._tables(file, sources, rows):
-                frame = self._frame(file, table, sources, wanted, categories)
-                index = pd.RangeIndex(place + done, place + done + len(frame), name=word)
-                done += len(frame)
-                if len(frame):
-                    yield file, frame.set_axis(index)
-            file.refuse_changed()
-            if self._rows.setdefault(file.path, done) != done:
-                raise file.changed()
+            with reading(one.file):
+                for table in self._tables(one, sources, rows):
+                    frame = self._frame(one.file, table, sources, wanted, categories)
+                    index = pd.RangeIndex(place + done, place + done + len(frame), name=word)
+                    done += len(frame)
+                    if len(frame):
+                        yield one.file, frame.set_axis(index)
+                one.file.refuse_changed()
+            if self._rows.setdefault(one.file.path, done) != done:
+                raise one.file.changed()
+            total += done
+        if not total:
+            raise _no_rows(self.files)
 
     def _tables(
-        self, file: TableFile, sources: Sequence[str], most: int = BATCH_ROWS
+        self, one: OpenFile, sources: Sequence[str], most: int = BATCH_ROWS
     ) -> Iterator[Any]:
         """Read Arrow tables of those columns that a file has."""
         import pyarrow as pa
 
-        here = self._own[self.files.index(file)]
-        columns = [name for name in sources if name in here] or here[:1]
-        types = pa.schema([self._types.field(name) for name in here])
-        a_row = sum(self._bytes(name) for name in columns)
-        batches = formats.batches_of(file, columns, types, max(1, min(most, BATCH_BYTES // a_row)))
-        while True:
-            try:
-                table = next(batches)
-            except StopIteration:
-                return
-            except UNREADABLE as error:
-                file.refuse_changed()
-                raise file.damaged(error) from None
-            yield table
+        columns = [name for name in sources if name in one.columns] or [*one.columns][:1]
+        texts = {
+            name for name in columns if self._types[name].is_text and not one.columns[name].is_text
+        }
+        rows = max(1, min(most, BATCH_BYTES // sum(self._bytes(name) for name in columns)))
+        for batch in one.batches(columns, texts, rows):
+            table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
+            for first in range(0, len(table), rows):
+                yield table.slice(first, rows)
 
     def _bytes(self, source: str) -> int:
         """Return about how much memory a value takes."""
-        kind = read_as(self._types.field(source).type)
-        if kind is None:
+        kind = self._types[source]
+        if kind.is_refused:
             return TEXT_BYTES
         if kind.is_vector:
             return 8 * (self._lengths[source] or 1)
@@ -226,80 +240,97 @@ class TableFiles:
         categories: bool,
     ) -> "pd.DataFrame":
         import pandas as pd
-        import pyarrow as pa
-        from pyarrow import compute
 
-        plain: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         vectors: dict[str, Any] = {}
         for name in sources:
-            wanted_type = self._types.field(name).type
-            kind = read_as(wanted_type)
-            if name in table.column_names:
-                column = table[name]
-            else:
-                value = file.partition.get(name)
-                texts = pa.array([value] * len(table), pa.string())
-                column = pa.chunked_array([texts if value is not None else texts.cast(wanted_type)])
-            if kind is None or (kind.is_vector and not self._lengths[name]):
-                plain[name] = column
-            elif kind.is_vector:
-                matrix = as_matrix(name, column, self._lengths[name])
+            kind, column = self._types[name], self._values(file, table, name)
+            if kind.is_vector and self._lengths[name]:
+                matrix = as_matrix(name, plain(column), self._lengths[name])
                 columns = vector_columns(name, self._lengths[name])
                 vectors |= dict(zip(columns, matrix.T, strict=True))
-            elif categories and pa.types.is_dictionary(column.type) and kind.type == pa.string():
-                plain[name] = column
+            elif kind.is_nested or (categories and kind.is_text and is_categories(column)):
+                values[name] = column
             else:
-                plain[name] = cast(column, kind)
-                if file.kind == "csv" and formats.is_named(name, self._as_texts):
-                    # Whole numbers are written as floats as soon as one is missing.
-                    plain[name] = compute.replace_substring_regex(
-                        plain[name], r"^([+-]?\d+)\.0+$", r"\1"
-                    )
-        frame = pa.table(plain).to_pandas() if plain else pd.DataFrame(index=range(len(table)))
+                values[name] = self._cast(file, name, column)
+        frame = to_pandas(values, len(table))
         if vectors:
             frame = pd.concat([frame, pd.DataFrame(vectors)], axis=1)
         return frame[[*wanted]]
 
+    def _values(self, file: TableFile, table: Any, name: str) -> Any:
+        """Return a column as a file, or its path, has it."""
+        import pyarrow as pa
+
+        kind = self._types[name]
+        column = table[name] if name in table.column_names else None
+        if column is None and name not in file.partition:
+            absent = pa.list_(pa.float64()) if kind.is_vector else kind.type
+            return pa.chunked_array([pa.nulls(len(table), absent)])
+        if name not in file.partition:
+            return column
+        value = pa.array([file.partition[name]], pa.string())
+        value = value if kind.is_text else cast(self._paths[name].values(value), kind.type)
+        if column is not None and {*cast(column, kind.type).unique().to_pylist()} - {
+            value[0].as_py()
+        }:
+            raise ValueError(
+                f"{file.name} has a column {name!r} whose values differ from that in its path, "
+                f"{shortened(str(file.partition[name]))}: rename one of the two"
+            )
+        return pa.chunked_array([value.take(pa.array(np.zeros(len(table), np.int64)))])
+
+    def _cast(self, file: TableFile, name: str, column: Any) -> Any:
+        from pyarrow import compute
+
+        found = cast(column, self._types[name].type)
+        if file.kind == "csv" and is_named(name, self._as_texts):
+            # Whole numbers are written as floats as soon as one is missing.
+            return compute.replace_substring_regex(found, r"^([+-]?\d+)\.0+$", r"\1")
+        return found
+
     def _decide(self) -> None:
         """Decide what each column is; of a list of numbers the first rows tell its length."""
-        self._columns = {}
-        for field in self._types:
-            kind = read_as(field.type)
-            if kind is None or not kind.is_vector:
-                self._columns[field.name] = (field.name, kind)
+        import pyarrow as pa
+
+        for name, kind in self._types.items():
+            if not kind.is_vector:
+                self._add(name, name, kind)
                 continue
-            length = kind.length or self._length(field.name)
+            length = kind.length or self._length(name)
+            self._lengths[name] = length
             if not length:
-                self._columns[field.name] = (field.name, None)
-                continue
-            self._lengths[field.name] = length
-            for column in vector_columns(field.name, length):
-                self._columns[column] = (field.name, kind)
+                lists = pa.list_(pa.field("element", pa.float64()))
+                self._add(name, name, ReadAs(lists, is_refused=True))
+            for column in vector_columns(name, length):
+                self._add(column, name, kind)
+
+    def _add(self, column: str, source: str, kind: ReadAs) -> None:
+        if column in self._columns:
+            raise ValueError(
+                f"{self.files[0].name} has a column {column!r} beside a vector of numbers whose "
+                "columns are called so: rename one"
+            )
+        self._columns[column] = (source, kind)
 
     def _length(self, source: str) -> int:
         from pyarrow import compute
 
         self._lengths[source] = 0
-        for file, names in zip(self.files, self._own, strict=True):
-            if source in names:
-                for table in self._tables(file, [source]):
-                    if longest := compute.max(compute.list_value_length(table[source])).as_py():
+        for one in self._opened:
+            if source in one.columns:
+                for table in self._tables(one, [source]):
+                    lengths = compute.list_value_length(plain(table[source]))
+                    if longest := compute.max(lengths).as_py():
                         return int(longest)
         return 0
 
-    def loosen(self, loose: formats.LoosenError) -> None:
-        """Give a column of CSV files the next looser type, before reading again."""
-        place = self._types.get_field_index(loose.column)
-        self._types = self._types.set(place, self._types.field(place).with_type(loose.to))
-        self._rows.clear()
-        self._decide()
-
     def _note_absent(self) -> None:
         absent: dict[str, list[str]] = {}
-        for file, names in zip(self.files, self._own, strict=True):
-            for name in self._types.names:
-                if name not in names and name not in file.partition:
-                    absent.setdefault(name, []).append(file.name)
+        for one in self._opened:
+            for name in self._types:
+                if name not in one.columns and name not in one.file.partition:
+                    absent.setdefault(name, []).append(one.file.name)
         for name, files in absent.items():
             warnings.warn(
                 f"column {name!r} is not in {len(files)} of {len(self.files)} files of the table, "
@@ -308,22 +339,76 @@ class TableFiles:
             )
 
 
-def _first_place(file: TableFile) -> tuple[int, str]:
-    """Return the number of the first row, and what rows are called: lines of text have names."""
-    if file.kind == "csv":
-        return 2, "line"
-    return 1, "line" if file.kind == "json lines" else "row"
-
-
-def _partition_schemas(files: Sequence[TableFile], as_texts: Collection[str]) -> Iterator[Any]:
-    """Return a schema of each column that is in paths, its type found as in a CSV file."""
+@contextmanager
+def reading(file: TableFile) -> Iterator[None]:
+    """Name the file in all errors of reading it, each in one sentence."""
     import pyarrow as pa
-    from pyarrow import csv
 
+    try:
+        yield
+    except NoRowsError:
+        raise
+    except (*UNREADABLE, pa.ArrowException) as error:
+        file.refuse_changed()
+        if str(error).startswith(file.name):
+            raise
+        own = type(error) is ValueError
+        raise (ValueError(f"{file.name}: {error}") if own else file.damaged(error)) from None
+
+
+def _no_rows(files: Sequence[TableFile]) -> NoRowsError:
+    if len(files) == 1:
+        return NoRowsError(f"{files[0].name} has column names and no rows: give a table with rows")
+    return NoRowsError(f"{files[0].name} and all other files of the table hold no rows")
+
+
+def is_categories(column: Any) -> bool:
+    """Return whether pandas can have a column of Arrow as texts that are categories."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type) or not read_as(column.type).is_text:
+        return False
+    # Such as a null among them.
+    return not any(chunk.dictionary.null_count for chunk in column.chunks)
+
+
+def to_pandas(columns: Mapping[str, Any], rows: int) -> "pd.DataFrame":
+    """Return a frame of columns of Arrow; whole numbers stay whole even if some are missing."""
+    import pandas as pd
+    import pyarrow as pa
+
+    nullable = {
+        name for name, one in columns.items() if pa.types.is_integer(one.type) and one.null_count
+    }
+    frames: list[pd.DataFrame] = []
+    for some, mapper in (({*columns} - nullable, {}), (nullable, _nullable_types())):
+        if some:
+            table = pa.table({name: one for name, one in columns.items() if name in some})
+            frames.append(table.to_pandas(types_mapper=mapper.get))
+    if len(frames) == 1:
+        return frames[0]
+    return pd.concat(frames, axis=1) if frames else pd.DataFrame(index=range(rows))
+
+
+def _nullable_types() -> dict[Any, Any]:
+    import pandas as pd
+    import pyarrow as pa
+
+    return {
+        getattr(pa, f"{sign.lower()}int{bits}")(): getattr(pd, f"{sign}Int{bits}Dtype")()
+        for sign in ("", "U")
+        for bits in (8, 16, 32, 64)
+    }
+
+
+def _partition_columns(
+    files: Sequence[TableFile], as_texts: Collection[str]
+) -> dict[str, TextColumn]:
+    """Return each column that is in paths, its type found as in a CSV file."""
+    import pyarrow as pa
+
+    columns = {}
     for name in dict.fromkeys(name for file in files for name in file.partition):
-        values = {value for file in files if (value := file.partition.get(name)) is not None}
-        kind = pa.string()
-        if values and not formats.is_named(name, as_texts):
-            text = "\n".join(["value", *sorted(values)]).encode()
-            kind = csv.read_csv(io.BytesIO(text)).schema.field("value").type
-        yield pa.schema([(name, kind)])
+        columns[name] = TextColumn(kinds="names" if is_named(name, as_texts) else "any")
+        columns[name].see(pa.array([file.partition.get(name) for file in files], pa.string()))
+    return columns

@@ -106,7 +106,7 @@ def _keep(entry: Path, x: F32, y: I64) -> None:
         entry.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(entry) as file:
             np.savez(file, x=x, y=y)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         warnings.warn(f"not cached, FEDRES_CACHE may name another folder: {error}", stacklevel=2)
 
 

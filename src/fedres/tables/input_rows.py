@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from fedres.core.warn import warn
-from fedres.reading.files import shortened
+from fedres.reading.files import listed
 from fedres.reading.schema import expand_nested
 from fedres.tables.cell_values import Values, unfit
 
@@ -102,11 +102,6 @@ def as_pandas(data: Any) -> Any:
     if isinstance(table, nw.LazyFrame):
         table = table.collect()
     return table.to_pandas() if isinstance(table, nw.DataFrame | nw.Series) else data
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return the names of columns for an error, not too many and none too long."""
-    return ", ".join([*(shortened(name) for name in names[:50]), *["..."] * (len(names) > 50)])
 
 
 def check_aligned(**inputs: Any) -> None:

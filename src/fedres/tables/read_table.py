@@ -11,12 +11,19 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedres.core.types import F64, I64
-from fedres.reading.files import TABLES, NoRowsError, TableFile, find_files, shortened
+from fedres.reading.files import (
+    NoRowsError,
+    TableFile,
+    find_files,
+    listed,
+    shortened,
+    without_password,
+)
 from fedres.reading.formats import read_svmlight
 from fedres.reading.table_files import TableFiles
 from fedres.tables.cell_values import as_floats, factorise, place_of
 from fedres.tables.client_ids import WHOLE, id_texts
-from fedres.tables.input_rows import Input, listed
+from fedres.tables.input_rows import Input
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,7 +121,7 @@ def read_table(
             raise ValueError(f"{path} has no names of columns, such as {', '.join(ignore)}")
         return _read_svmlight(files[0], client, time, optional, width)
     table = TableFiles.of(files, [*categorical, *([] if client is None else [client])])
-    name = files[0].name if len(files) == 1 else fspath(path)
+    name = files[0].name if len(files) == 1 else without_password(fspath(path))
     required = {role: column for role, column in roles.items() if role not in optional}
     refuse_absent(name, table.names, required)
     features = without(table.names, roles.values(), ignore)
@@ -128,7 +135,7 @@ def read_table(
         found = Table(
             frame[features],
             columns["label"].to_numpy(copy=True) if "label" in columns else None,
-            client_ids(columns["client"], known_clients, table.has_csv)
+            client_ids(columns["client"], known_clients, table.may_be_numbers(str(client)))
             if "client" in columns
             else None,
             _times(columns["time"]) if "time" in columns else None,
@@ -136,7 +143,7 @@ def read_table(
     except NoRowsError:
         raise
     except ValueError as error:
-        told = str(error).startswith(tuple(file.name for file in files))
+        told = str(error).startswith((name, *(file.name for file in files)))
         raise ValueError(str(error) if told else f"{name}: {error}") from None
     return found if found.time is None else found.take(np.argsort(found.time, kind="stable"))
 
@@ -182,7 +189,7 @@ def refuse_missing(path: str, role: str, column: "pd.Series[Any]") -> None:
         missing = missing | np.isinf(column.to_numpy(np.float64, na_value=np.nan))
     if missing.any():
         row = int(missing.argmax())
-        value = shortened(str(column.iloc[row]))
+        value = "nan" if column.isna().iloc[row] else shortened(str(column.iloc[row]))
         raise ValueError(
             f"{path}: {place_of(column, row)} has {value} for its {role}, in column "
             f"{column.name!r}: fill or remove such rows, {missing.sum()} in all"
@@ -217,11 +224,8 @@ def _read_svmlight(
         raise ValueError(
             f"{file.name} is read as svmlight text, which has no times: give a CSV file"
         )
-    try:
-        # Of two files only one may use feature 0: column numbers must not depend on that.
-        x, y, qid = read_svmlight(file, zero_based=True)
-    except ValueError as error:
-        raise ValueError(f"{error}; tables end in {', '.join(TABLES)}") from None
+    # Of two files only one may use feature 0: column numbers must not depend on that.
+    x, y, qid = read_svmlight(file, zero_based=True)
     x.resize(x.shape[0], max(width, x.shape[1]))
     if not np.isfinite(y).all():
         row = int(np.flatnonzero(~np.isfinite(y))[0])
