@@ -233,7 +233,7 @@ def test_mistakes_are_told_in_a_sentence(folder, tmp_path):
         ("kinds", frame.assign(age="old"), "b.parquet: write it alike in all"),
         ("labels", frame.assign(y=[f"t{k}" for k in range(len(frame))]), "different texts"),
         ("clients", frame.assign(user=frame.user.where(frame.index > 0)), "for its client"),
-        ("empty", frame[:0], "has column names and no rows"),
+        ("empty", frame[:0], "column names and no rows"),
     ):
         part = tmp_path / name
         part.mkdir()

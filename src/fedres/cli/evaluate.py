@@ -58,7 +58,9 @@ def _of_table(model: Path, table: str) -> dict[str, float]:
     ids = [] if rows.client is None else rows.client.tolist()
     unseen = {*ids} - {*loaded.clients_, None}
     counts = dict(zip(COUNTS, (len(rows), len(unseen)), strict=True))
-    return {**_metrics(loaded, shared.shown(table), rows, columns["label"]), **counts}
+    path = shared.shown(table)
+    with shared.naming(path):
+        return {**_metrics(loaded, path, rows, columns["label"]), **counts}
 
 
 def _of_parts(folder: Path, table: str, memory: str | None) -> dict[str, float]:
@@ -68,6 +70,7 @@ def _of_parts(folder: Path, table: str, memory: str | None) -> dict[str, float]:
     from fedres.cluster.batch_models import BatchModel
     from fedres.cluster.memory import parse_size
     from fedres.reading.table_files import TableFiles
+    from fedres.tables.cell_values import as_floats
     from fedres.tables.judging import class_errors, number_errors
     from fedres.tables.read_table import Table, refuse_absent, refuse_missing
 
@@ -83,13 +86,14 @@ def _of_parts(folder: Path, table: str, memory: str | None) -> dict[str, float]:
         refuse_missing(path, "label", frame[roles["label"]])
         rows = Table(frame.drop(columns=roles["label"]), frame[roles["label"]].to_numpy())
         x = shared.known_columns(model, path, rows)
-        if hasattr(model, "predict_proba"):
-            number = _numbers_of_classes(model, path, rows)
-            every = np.arange(len(model.classes_))
-            errors = class_errors(number, model.predict_proba(x, client), every)
-        else:
-            predicted = model.predict(x, client)
-            errors = number_errors(_numbers(path, rows, roles["label"]), predicted)
+        with shared.naming(path):
+            if hasattr(model, "predict_proba"):
+                number = _numbers_of_classes(model, rows)
+                every = np.arange(len(model.classes_))
+                errors = class_errors(number, model.predict_proba(x, client), every)
+            else:
+                y = as_floats(roles["label"], _labels(rows))
+                errors = number_errors(y, model.predict(x, client))
         for name, of_rows in errors.items():
             sums[name] = sums.get(name, 0.0) + float(of_rows.sum())
     shared.say_unseen(table, stored)
@@ -113,15 +117,17 @@ def _columns(folder: Path, model: Any) -> dict[str, Any]:
 def _metrics(model: Any, path: str, rows: "Table", label: str) -> dict[str, float]:
     from sklearn import metrics
 
+    from fedres.tables.cell_values import as_floats
+
     x = shared.known_columns(model, path, rows)
     client = shared.or_nobody(rows.client, model, path)
     if not hasattr(model, "predict_proba"):
-        y, predicted = _numbers(path, rows, label), model.predict(x, client)
+        y, predicted = as_floats(label, _labels(rows)), model.predict(x, client)
         return {
             "rmse": float(metrics.root_mean_squared_error(y, predicted)),
             "mae": float(metrics.mean_absolute_error(y, predicted)),
         }
-    number, probability = _numbers_of_classes(model, path, rows), model.predict_proba(x, client)
+    number, probability = _numbers_of_classes(model, rows), model.predict_proba(x, client)
     return {
         "accuracy": float(metrics.accuracy_score(number, probability.argmax(axis=1))),
         "log_loss": float(metrics.log_loss(number, probability, labels=range(len(model.classes_)))),
@@ -135,19 +141,11 @@ def _labels(rows: "Table") -> "pd.Series[Any]":
     return pd.Series(rows.y, getattr(rows.frame, "index", None))
 
 
-def _numbers(path: str, rows: "Table", label: str) -> Any:
-    from fedres.tables.cell_values import as_floats
-
-    try:
-        return as_floats(label, _labels(rows))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
-def _numbers_of_classes(model: Any, path: str, rows: "Table") -> Any:
+def _numbers_of_classes(model: Any, rows: "Table") -> Any:
     """Which of the model's classes each label is."""
     import pandas as pd
 
+    from fedres.reading.files import listed, shortened
     from fedres.tables.cell_values import place_of
 
     classes, y = pd.Index(model.classes_), _labels(rows)
@@ -157,7 +155,8 @@ def _numbers_of_classes(model: Any, path: str, rows: "Table") -> Any:
     if (number < 0).any():
         row = int((number < 0).argmax())
         raise ValueError(
-            f"{path}: {place_of(y, row)} has the label {y.iloc[row]!r}, and the classes of the "
-            f"model are {', '.join(map(repr, classes.tolist()))}: remove such rows, or train anew"
+            f"{place_of(y, row)} has the label {shortened(repr(y.iloc[row]))}, and the classes of "
+            f"the model are {listed([*map(repr, classes.tolist())])}: remove such rows, or train "
+            "anew"
         )
     return number

@@ -34,6 +34,7 @@ def predict(
     shared.refuse_missing(table, model)
     if out is not None:
         shared.refuse_unwritable(out, is_table=True)
+        shared.refuse_overwriting(out, table)
     if memory is not None or shared.is_large(table):
         _score_parts(model, table, out, interval, memory)
         return
@@ -63,7 +64,9 @@ def _scored(model: Any, path: str, interval: float | None) -> "pd.DataFrame":
             ids = client_ids(scored[model.client], np.array(model.clients_))
     else:
         scored = pd.DataFrame({} if ids is None else {"client": ids}, range(len(rows)))
-    return _with_predictions(model, path, scored, x, shared.or_nobody(ids, model, path), interval)
+    with shared.naming(path):
+        ids = shared.or_nobody(ids, model, path)
+        return _with_predictions(model, path, scored, x, ids, interval)
 
 
 def _score_parts(
@@ -82,7 +85,9 @@ def _score_parts(
     with shared.table_writer(out) as write:
         for path, frame, model, client in stored.batches(parts, None, room, "predicting"):
             x = shared.known_columns(model, path, Table(frame))
-            write(_with_predictions(model, path, frame, x, client, interval))
+            with shared.naming(path):
+                scored = _with_predictions(model, path, frame, x, client, interval)
+            write(scored)
     shared.say_unseen(table, stored)
 
 

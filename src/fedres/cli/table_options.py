@@ -5,7 +5,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from glob import has_magic
+from glob import glob
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -242,20 +242,17 @@ def saved(verdict: "TableComparison", method: str) -> str:
 def refuse_missing(table: str | None = None, model: Path | None = None) -> None:
     """Raise if a table or model does not exist, before heavy libraries are imported.
 
-    Patterns, ``-`` for standard input, and addresses such as ``s3://...`` are left to the reader.
+    Addresses such as ``s3://...`` are left to the reader.
     """
     if model is not None and not (model.expanduser() / "model.json").is_file():
         raise ValueError(
             f"{model} holds no model: there is no model.json in it; name a folder that "
             "`fedres fit` wrote"
         )
-    if table is None or table == "-" or "://" in table or has_magic(table):
-        return
-    if not Path(table).expanduser().exists():
-        raise ValueError(
-            f"there is no file {table}: give a CSV, Parquet or svmlight file, or a folder or "
-            "pattern of them"
-        )
+    if table is not None:
+        from fedres.reading.files import refuse_absent_table
+
+        refuse_absent_table(table)
 
 
 def open_model(folder: Path, client: Any = None) -> Any:
@@ -267,6 +264,8 @@ def open_model(folder: Path, client: Any = None) -> Any:
 
 def known_columns(model: Any, path: str, table: "Table") -> Any:
     """Those columns of a new table that the model knows."""
+    from fedres.reading.files import listed
+
     names, frame = getattr(model, "feature_names_in_", None), cast(Any, table.frame)
     if (names is None) == hasattr(frame, "columns"):
         kind = "svmlight text" if names is None else "a table with names of columns"
@@ -276,9 +275,9 @@ def known_columns(model: Any, path: str, table: "Table") -> Any:
     needed = needed_columns(model)
     for name in needed:
         if name not in frame:
-            there = ", ".join(map(str, frame.columns))
             raise ValueError(
-                f"{path} has no column {name!r}, which the model needs: it has {there}"
+                f"{path} has no column {name!r}, which the model needs: it has "
+                f"{listed([*map(str, frame.columns)])}"
             )
     return frame[needed]
 
@@ -366,6 +365,25 @@ def _say_nameless(path: str, model: Any) -> None:
         "model alone",
         file=sys.stderr,
     )
+
+
+@contextmanager
+def naming(path: str) -> "Iterator[None]":
+    """Name the table in errors about its values."""
+    try:
+        yield
+    except ValueError as error:
+        if str(error).startswith(path):
+            raise
+        raise ValueError(f"{path}: {error}") from None
+
+
+def refuse_overwriting(out: Path, table: str) -> None:
+    """Refuse to write a file over, or among, those that are read for it."""
+    read, written = Path(table).expanduser(), out.resolve()
+    same = {Path(name).resolve() for name in glob(str(read), recursive=True)} | {read.resolve()}
+    if written in same or any(folder in written.parents for folder in same if folder.is_dir()):
+        raise ValueError(f"cannot write {out}, which belongs to the table: name another file")
 
 
 def refuse_unwritable(path: Path, is_table: bool = False) -> None:

@@ -12,10 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedres.cluster.client_keys import Distinct, are_whole, keys_of
-from fedres.tables.cell_values import are_numbers, as_floats, categories_in, factorise
+from fedres.tables.cell_values import (
+    are_numbers,
+    as_floats,
+    categories_in,
+    factorise,
+    meaning_of,
+    refuse_labels,
+)
 from fedres.tables.columns import MAX_CATEGORIES, Column, Number, of_categories
 from fedres.tables.labels import NumberLabels
-from fedres.tables.read_table import refuse_missing
+from fedres.tables.read_table import refuse_missing, times
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,9 +53,11 @@ class NumberSketch:
     low: float = np.inf
     high: float = -np.inf
     missing: bool = False
+    meaning: str | None = field(default=None, repr=False)
 
     def see(self, values: Any) -> None:
         """Take in some rows."""
+        self.meaning = meaning_of(values)
         x = as_floats(self.name, values)
         known = x[~np.isnan(x)]
         self.missing |= len(known) < len(x)
@@ -71,6 +80,7 @@ class NumberSketch:
     def merge(self, other: "NumberSketch") -> None:
         """Take in what another has seen."""
         self.missing |= other.missing
+        self.meaning = self.meaning or other.meaning
         if not other.count:
             return
         count, apart = self.count + other.count, other.mean - self.mean
@@ -92,7 +102,7 @@ class NumberSketch:
 
     def column(self) -> Number:
         """How the column is encoded."""
-        return Number.of_moments(self.name, *self.in_units(), self.missing)
+        return Number.of_moments(self.name, *self.in_units(), self.missing, self.meaning)
 
 
 @dataclass
@@ -172,6 +182,7 @@ class LabelSketch:
         """Take in the labels of some rows."""
         import pandas as pd
 
+        refuse_labels(column.to_numpy())
         if are_numbers(column):
             self.numbers = self.numbers or NumberSketch(self.name)
             self.numbers.see(column)
@@ -248,6 +259,8 @@ class TableSketch:
             if name is not None:
                 refuse_missing(path, role, frame[name])
         try:
+            if self.time is not None:
+                times(frame[self.time])
             self._see(frame)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None

@@ -188,7 +188,11 @@ class CsvFile:
                 names = opened.schema.names
         except pa.ArrowInvalid:
             content = text.strip()
-            why = "has a quote that is not closed in its first line" if content else "is empty"
+            why = (
+                "has a quote that is not closed in its first line: close it, or write it twice"
+                if content
+                else "is empty: give a file with rows"
+            )
             raise ValueError(f"{self.file.name} {why}") from None
         first = text.lstrip()[:5].lower()
         if first.startswith(("#", "sep=")):
@@ -214,9 +218,12 @@ class _Utf8(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         block = self._raw.read(size)
-        text = self._decoder.decode(block, final=not block)
-        found = (block if self._is_utf8 else text.encode()) or b""
-        if not block:
+        while len(block) < size and (more := self._raw.read(size - len(block))):
+            block += more
+        is_end = len(block) < size
+        text = self._decoder.decode(block, final=is_end)
+        found = block if self._is_utf8 else text.encode()
+        if is_end:
             found, self._end = found + self._end, b""
         if b"\x00" in found:
             raise self._file.binary()

@@ -18,7 +18,9 @@ from urllib.parse import unquote
 
 STANDARD_INPUT = "-"
 PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd", ".lz4": "lz4"}
-TEXT_TABLES = (".csv", ".tsv", ".psv", ".jsonl", ".ndjson", ".json")
+LINES_OF_JSON = (".jsonl", ".ndjson")
+JSON = (*LINES_OF_JSON, ".json")
+TEXT_TABLES = (".csv", ".tsv", ".psv", *JSON)
 TABLES = (*TEXT_TABLES, ".parquet", ".pq", ".feather", ".arrow", ".ipc", ".orc")
 MOST_QUOTED = 60  # characters of a user's data in an error
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -405,7 +407,7 @@ def _kind(file: TableFile, start: bytes, suffix: str) -> str:
     is_utf_16 = start.startswith(UTF_16)
     text = start.decode("utf-16", "ignore").encode() if is_utf_16 else start
     text = text.removeprefix(b"\xef\xbb\xbf").lstrip()
-    is_json = text.startswith(b"{") or re.match(rb"\[\s*[{\[\]]", text)
+    is_json = re.match(rb"{|\[\s*[{\[\]]", text) or suffix in JSON
     half = len(start) // 2
     if (is_utf_16 and is_json) or (start[:8] and start.count(b"\x00") == half > 2):
         raise ValueError(f"{file.name} is text in UTF-16: save it as UTF-8")
@@ -414,7 +416,8 @@ def _kind(file: TableFile, start: bytes, suffix: str) -> str:
     if b"\x00" in start:
         raise file.binary()
     if is_json:
-        return "json lines" if text.startswith(b"{") else "json records"
+        is_list = text.startswith(b"[") and suffix not in LINES_OF_JSON
+        return "json records" if is_list else "json lines"
     first = text.splitlines()[0] if text else b""
     if suffix in TEXT_TABLES:
         return "csv"

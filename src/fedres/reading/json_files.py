@@ -43,8 +43,6 @@ class JsonFile:
             self.rows += len(table)
             for name, column in zip(table.column_names, table.columns, strict=True):
                 self._see(name, column.combine_chunks())
-        if self.rows == 1 and all(kind.is_nested for kind in self.columns.values()):
-            raise ValueError(f"{file.name} is one JSON object: {RECORDS}")
         for name, texts in self._texts.items():
             self.columns[name] = read_as(texts.kind.type)
 
@@ -67,6 +65,11 @@ class JsonFile:
             f"{self.file.name}: column {shortened(name)!r} has lists or objects in some "
             f"{self.first[1]}s and other values in others: write it alike in all"
         )
+
+    def _refuse_one_object(self, records: Sequence[dict[str, Any]]) -> None:
+        """Raise if the file is one object of columns, such as pandas' to_json writes."""
+        if len(records) == 1 and all(isinstance(one, list | dict) for one in records[0].values()):
+            raise ValueError(f"{self.file.name} is one JSON object: {RECORDS}")
 
     def batches(self, columns: Sequence[str], texts: Collection[str], _rows: int) -> Iterator[Any]:
         """Read batches of some columns; some of them as the texts that are written."""
@@ -106,6 +109,8 @@ class JsonFile:
             )
         except pa.ArrowInvalid:
             table = self._from_lines(block, first, texts)
+        if len(table) == 1:
+            self._refuse_one_object(table.to_pylist())
         times = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
         # Arrow knows fewer ways to write a time than `TextColumn`.
         return self._table(block, first, {*texts, *times}) if times else table
@@ -126,6 +131,7 @@ class JsonFile:
                 if not isinstance(record, dict):
                     raise ValueError(f"{place} is no record: {RECORDS}")
                 records.append(record)
+        self._refuse_one_object(records)
         arrays = {}
         for name in dict.fromkeys(name for record in records for name in record):
             values = [record.get(name) for record in records]

@@ -126,7 +126,7 @@ class TableFiles:
             with reading(file):
                 opened.append(formats.open_file(file, as_texts))
         if all(one.rows == 0 for one in opened):
-            raise _no_rows(files)
+            raise _no_rows(opened)
         table = cls(opened, as_texts)
         table._note_absent()
         return table
@@ -201,7 +201,7 @@ class TableFiles:
                 raise one.file.changed()
             total += done
         if not total:
-            raise _no_rows(self.files)
+            raise _no_rows(self._opened)
 
     def _tables(
         self, one: OpenFile, sources: Sequence[str], most: int = BATCH_ROWS
@@ -356,10 +356,10 @@ def reading(file: TableFile) -> Iterator[None]:
         raise (ValueError(f"{file.name}: {error}") if own else file.damaged(error)) from None
 
 
-def _no_rows(files: Sequence[TableFile]) -> NoRowsError:
-    if len(files) == 1:
-        return NoRowsError(f"{files[0].name} has column names and no rows: give a table with rows")
-    return NoRowsError(f"{files[0].name} and all other files of the table hold no rows")
+def _no_rows(opened: Sequence[OpenFile]) -> NoRowsError:
+    others = "" if len(opened) == 1 else " and all other files of the table"
+    have = "has column names and" if opened[0].columns and not others else "have"
+    return NoRowsError(f"{opened[0].file.name}{others} {have} no rows: give a table with rows")
 
 
 def is_categories(column: Any) -> bool:

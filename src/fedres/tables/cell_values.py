@@ -38,6 +38,37 @@ def are_times(values: "pd.Series[Any]", or_objects: Iterable[str] = ()) -> bool:
     return pd.api.types.is_datetime64_any_dtype(values.dtype)
 
 
+def refuse_labels(y: Any) -> None:
+    """Raise if labels are times or lists: they are numbers, or one of few classes."""
+    first = next((one for one in y if not is_missing(one)), None) if y.dtype == object else y.dtype
+    kind = getattr(first, "kind", "")
+    is_time = kind in ("M", "m") or isinstance(first, date | time | timedelta)
+    if is_time or (y.dtype == object and isinstance(first, list | tuple | dict | np.ndarray)):
+        raise ValueError(
+            f"labels such as {shortened(str(y[0]))} are {'times' if is_time else 'lists'}, and a "
+            "label is a number or a class: write it as one, such as a number of days"
+        )
+
+
+def meaning_of(values: Values) -> str:
+    """Return whether the numbers of a column are ``times``, ``durations`` or plain ``numbers``.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> meaning_of(pd.Series(pd.to_datetime(["2020-01-01"]))), meaning_of(pd.Series([1.5]))
+    ('times', 'numbers')
+    """
+    import pandas as pd
+
+    if isinstance(values, pd.Series):
+        if are_times(values):
+            return "times"
+        if pd.api.types.is_timedelta64_dtype(values.dtype):
+            return "durations"
+    return "numbers"
+
+
 def as_floats(name: str, values: Values) -> F64:
     """A numeric column as floats, NaN where missing; dates and durations are seconds."""
     x: F64

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from fedres.core.types import F64
-from fedres.tables.cell_values import is_missing
+from fedres.tables.cell_values import is_missing, refuse_labels
 from fedres.tables.input_rows import check_aligned
 from fedres.tables.labels import ClassLabels
 from fedres.tables.online_estimator import OnlineEstimator
@@ -96,6 +96,7 @@ class FedResClassifier(ClassifierMixin, OnlineEstimator):  # type: ignore[misc]
 
     def _check_labels(self, y: Any) -> NDArray[Any]:
         labels: NDArray[Any] = column_or_1d(y, warn=True)
+        refuse_labels(labels)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         return labels

@@ -4,12 +4,14 @@ import re
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
 from fedres.core.types import I64
 
 WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")  # 007 is a name
+UUID_BYTES = 16
 NAMELESS = ""  # the id of the one client there is where rows have none
 
 
@@ -57,7 +59,7 @@ class Clients:
         """
         if client is False:
             return np.full(rows, self.find_one(NAMELESS))
-        codes, ids = _factorise(client, rows)
+        codes, ids = _factorise(client, rows, self._are_texts)
         numbers = np.array([*map(self.find_one, ids), -1], np.int64)
         found = numbers[codes]
         if loud:
@@ -80,7 +82,7 @@ class Clients:
         """The number of each row's client; the unknown get one. False for no ids."""
         if client is False:
             return np.full(rows, self.learn_one(NAMELESS))
-        codes, ids = _factorise(client, rows)
+        codes, ids = _factorise(client, rows, self._are_texts)
         if (lost := np.flatnonzero(codes < 0)).size:
             raise ValueError(f"client is missing in row {lost[0]}: give every row one")
         return np.array(self._add(ids), np.int64)[codes]
@@ -88,6 +90,10 @@ class Clients:
     def learn_one(self, id_: Any) -> int:
         """The number of one client, a new one if it is unknown."""
         return self._add([id_])[0]
+
+    @property
+    def _are_texts(self) -> bool:
+        return isinstance(next(iter(self._number), None), str)
 
     def _add(self, ids: Sequence[Any]) -> list[int]:
         known = next(iter(self._number), ids[0])
@@ -128,7 +134,7 @@ def warn_unknown(rows: int, unknown: int, missing: int, example: Any, stacklevel
         )
 
 
-def _factorise(client: Any, rows: int) -> tuple[I64, list[Any]]:
+def _factorise(client: Any, rows: int, are_texts: bool) -> tuple[I64, list[Any]]:
     """The different ids, and which of them each row has, -1 for none."""
     import pandas as pd
 
@@ -147,8 +153,11 @@ def _factorise(client: Any, rows: int) -> tuple[I64, list[Any]]:
         raise ValueError(
             f"client has shape {values.shape} for {rows} rows of X: give one client id a row"
         )
-    codes, ids = pd.factorize(values)
-    return codes, [plain_id(id_) for id_ in ids.tolist()]
+    codes, uniques = pd.factorize(values)
+    ids = [plain_id(id_) for id_ in uniques.tolist()]
+    if uniques.dtype.kind == "u" and (are_texts or any(isinstance(id_, str) for id_ in ids)):
+        return codes, [str(id_) for id_ in ids]  # beyond 64 bits with a sign
+    return codes, ids
 
 
 def id_texts(ids: Iterable[Any]) -> list[str]:
@@ -180,19 +189,21 @@ def _other_kind(id_: Any) -> int | str | None:
 
 
 def plain_id(id_: Any) -> int | str:
-    """An id as a Python number or string.
+    """An id as a Python number or string; UUIDs and numbers beyond 64 bits are strings.
 
     Examples
     --------
-    >>> plain_id(np.int32(7)), plain_id(7.0), plain_id("7")
-    (7, 7, '7')
+    >>> plain_id(np.int32(7)), plain_id(7.0), plain_id("7"), plain_id(2**63)
+    (7, 7, '7', '9223372036854775808')
     """
-    if isinstance(id_, str):
+    if isinstance(id_, bytes) and len(id_) == UUID_BYTES:
+        id_ = UUID(bytes=id_)
+    if isinstance(id_, str | UUID):
         return str(id_)
     try:
         whole = int(id_)
     except (TypeError, ValueError, OverflowError):
         whole = None
-    if whole is None or whole != id_ or not -(2**63) <= whole < 2**63:
+    if whole is None or whole != id_:
         raise ValueError(f"a client id is a string or a whole number, not {id_!r}")
-    return whole
+    return whole if -(2**63) <= whole < 2**63 else str(whole)

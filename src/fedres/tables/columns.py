@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from hashlib import blake2b
 from math import isfinite, isnan
@@ -18,6 +18,7 @@ from fedres.tables.cell_values import (
     as_floats,
     categories_in,
     factorise,
+    meaning_of,
     place_of,
     unfit,
 )
@@ -45,12 +46,16 @@ class Number:
         A value x becomes ``(x - mean) * scale``; a column that does not vary has scale 0.
     missing
         Whether a second feature is 1 where the value is missing.
+    meaning
+        What the numbers are: plain ``numbers``, or seconds of ``times`` or ``durations``; None if
+        the model was stored by a version that did not know.
     """
 
     name: str
     mean: float
     scale: float
     missing: bool
+    meaning: str | None = field(default=None, repr=False)
     kind: ClassVar[str] = "number"
 
     @classmethod
@@ -62,17 +67,25 @@ class Number:
         largest = float(np.abs(known).max(initial=0.0))
         # In units of the largest value no square is too large; a tiny one cannot be a unit.
         if largest < np.finfo(np.float64).tiny:
-            return cls(name, 0.0, 0.0, missing)
+            return cls(name, 0.0, 0.0, missing, meaning_of(values))
         units = known / largest
-        return cls.of_moments(name, largest, float(units.mean()), float(units.std()), missing)
+        moments = float(units.mean()), float(units.std())
+        return cls.of_moments(name, largest, *moments, missing, meaning_of(values))
 
     @classmethod
     def of_moments(
-        cls, name: str, largest: float, mean: float, deviation: float, missing: bool
+        cls,
+        name: str,
+        largest: float,
+        mean: float,
+        deviation: float,
+        missing: bool,
+        meaning: str | None = None,
     ) -> "Number":
         """From mean and standard deviation, both in units of the largest absolute value."""
         varies = deviation > 4 * np.finfo(np.float64).eps
-        return cls(name, mean * largest, 1 / deviation / largest if varies else 0.0, missing)
+        scale = 1 / deviation / largest if varies else 0.0
+        return cls(name, mean * largest, scale, missing, meaning)
 
     @property
     def width(self) -> int:
@@ -90,6 +103,11 @@ class Number:
         """The features of every row."""
         x = as_floats(self.name, values)
         absent = np.isnan(x)
+        if self.meaning not in (None, now := meaning_of(values)) and not absent.all():
+            raise ValueError(
+                f"column {self.name!r} holds {now}, and held {self.meaning} when the model was "
+                "trained: give it as it was then"
+            )
         with np.errstate(over="ignore", invalid="ignore"):
             z = np.where(absent, 0, (x - self.mean) * self.scale).astype(np.float32)
         if (bad := np.flatnonzero(~np.isfinite(z))).size:
@@ -315,6 +333,7 @@ Column = Number | OneHot | Hashed | Scaled
 KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (Number, OneHot, Hashed, Scaled)}
 READ: dict[Any, Callable[[Any], Any]] = {
     **{kind: kind for kind in (str, int, bool)},
+    str | None: str,
     float: lambda value: float(value) if isfinite(value) else None,
     tuple[str, ...]: lambda values: tuple(map(str, values)),
 }
@@ -351,7 +370,9 @@ def describe(column: Column) -> dict[str, Any]:
     """The column as plain JSON."""
     values = {field.name: getattr(column, field.name) for field in fields(column)}
     return {"kind": column.kind} | {
-        name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if value is not None
     }
 
 
@@ -364,7 +385,13 @@ def recall(described: Mapping[str, Any]) -> Column:
     Number(name='year', mean=1999.0, scale=0.2, missing=False)
     """
     kind = KINDS[described["kind"]]
-    column = kind(**{field.name: READ[field.type](described[field.name]) for field in fields(kind)})
+    column = kind(
+        **{
+            field.name: READ[field.type](described[field.name])
+            for field in fields(kind)
+            if field.name in described or field.default is MISSING
+        }
+    )
     if describe(column) != described:
         raise ValueError(f"{described} is not a column")
     return column

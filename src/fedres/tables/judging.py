@@ -10,7 +10,7 @@ from fedres.core.types import F32, F64, I64
 from fedres.core.warn import warn
 from fedres.simulation.parallel import with_bar
 from fedres.simulation.settings import choose
-from fedres.tables.cell_values import factorise
+from fedres.tables.cell_values import factorise, refuse_labels
 from fedres.tables.column_notes import LabelColumn, LabelWarning, label_outliers
 from fedres.tables.holdout import hold_out
 from fedres.tables.read_table import Table
@@ -207,6 +207,7 @@ def task_of(y: NDArray[Any], task: Task | None = None) -> Task:
     """
     import pandas as pd
 
+    refuse_labels(y)
     different = pd.unique(y)
     if len(different) == 1:
         raise ValueError(

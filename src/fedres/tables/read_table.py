@@ -138,7 +138,7 @@ def read_table(
             client_ids(columns["client"], known_clients, table.may_be_numbers(str(client)))
             if "client" in columns
             else None,
-            _times(columns["time"]) if "time" in columns else None,
+            times(columns["time"]) if "time" in columns else None,
         )
     except NoRowsError:
         raise
@@ -175,7 +175,8 @@ def refuse_two_roles(columns: Mapping[str, Any]) -> None:
             raise ValueError(f"{role} and {other} are both column {name!r}: name two columns")
 
 
-def _times(column: "pd.Series[Any]") -> F64:
+def times(column: "pd.Series[Any]") -> F64:
+    """Return times as seconds; raise if they are none."""
     try:
         return as_floats(str(column.name), column)
     except ValueError as error:
@@ -184,6 +185,11 @@ def _times(column: "pd.Series[Any]") -> F64:
 
 def refuse_missing(path: str, role: str, column: "pd.Series[Any]") -> None:
     """Refuse rows without a client, a label or a time."""
+    if any(isinstance(value, list | tuple | dict | np.ndarray) for value in column[:1]):
+        raise ValueError(
+            f"{path}: column {column.name!r} holds lists, and a {role} is one value: name another "
+            "column"
+        )
     missing = column.isna().to_numpy()
     if column.dtype.kind == "f":
         missing = missing | np.isinf(column.to_numpy(np.float64, na_value=np.nan))

@@ -11,6 +11,7 @@ from sklearn.utils import assert_all_finite, column_or_1d
 
 from fedres.core.types import F64
 from fedres.simulation.settings import choose
+from fedres.tables.cell_values import refuse_labels
 from fedres.tables.encoder import EstimatorMethod, Names
 from fedres.tables.input_rows import check_aligned
 from fedres.tables.labels import CountLabels, NumberLabels, Running
@@ -246,6 +247,7 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
 
     def _check_labels(self, y: Any) -> F64:
         labels = column_or_1d(y, warn=True)
+        refuse_labels(labels)
         try:
             numbers = np.asarray(labels, np.float64)
         except (TypeError, ValueError) as error:
