@@ -6,6 +6,7 @@ import lzma
 import os
 from decimal import Decimal
 from pathlib import Path
+from threading import Thread
 from uuid import UUID
 
 import numpy as np
@@ -19,7 +20,7 @@ from pyarrow import feather, orc, parquet
 from fedres.cluster.fit_parts import ColumnRoles, prepare_parts
 from fedres.cluster.memory import free_memory
 from fedres.reading import csv_files, formats, json_files
-from fedres.reading.files import find_files, is_several
+from fedres.reading.files import find_files, is_several, refuse_absent_table
 from fedres.reading.table_files import TableFiles
 from fedres.tables.encoder import Encoder
 from fedres.tables.read_table import read_table
@@ -420,3 +421,373 @@ def test_other_files_of_a_folder_are_left_out_with_a_word(tmp_path):
     put(tmp_path / "README.md", "words")
     with pytest.warns(UserWarning, match=r"1 file in .* such as README.md, is left out"):
         assert [Path(file.path).name for file in find_files(str(tmp_path))] == ["a.csv"]
+
+
+# Values that look otherwise from file to file, or from block to block
+
+
+def read(path, as_texts=(), columns=None):
+    """Read a table at once and in batches, which must agree."""
+    whole = TableFiles.find(str(path), as_texts).read(columns)
+    batches = [b for _, b in TableFiles.find(str(path), as_texts).batches(columns, rows=7)]
+    parts = pd.concat(batches).set_axis(whole.index)
+    pd.testing.assert_frame_equal(whole.astype(object), parts.astype(object), check_dtype=False)
+    return whole
+
+
+def files(folder, **tables):
+    for name, table in tables.items():
+        if isinstance(table, str):
+            put(folder / name.replace("_", "."), table)
+        else:
+            parquet.write_table(pa.table(table), folder / name.replace("_", "."))
+    return folder
+
+
+BIG = 2**60
+
+
+def test_whole_numbers_stay_whole_if_some_are_missing(tmp_path):
+    ids = [BIG + 1, BIG + 2, None, BIG + 2]
+    path = files(tmp_path, a_parquet={"user": ids, "y": [1.0, 2, 3, 4]}) / "a.parquet"
+    assert read(path)["user"].tolist()[:2] == ids[:2]
+    known = np.array([str(BIG + 1), str(BIG + 2)], object)
+    table = read_table(path, client="user", label="y", optional=["client"], known_clients=known)
+    assert table.client.tolist() == [None if id_ is None else str(id_) for id_ in ids]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (pa.array([2**64 - 1, 7], pa.uint64()), [7], [str(2**64 - 1), "7", "7"]),
+        ([BIG + 1, BIG], [7.0, 1.5], [str(BIG + 1), str(BIG), "7", "1.5"]),
+        ([1, 2], ["x"], ["1", "2", "x"]),
+        ([True, False], pa.array([7], pa.int8()), [1, 0, 7]),
+    ],
+)
+def test_ids_of_different_types_are_told_apart(tmp_path, first, second, expected):
+    files(tmp_path, a_parquet={"user": first}, b_parquet={"user": second})
+    assert read(tmp_path, ["user"])["user"].tolist() == expected
+
+
+DAY = pd.Timestamp("2020-01-02")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pa.array([DAY], pa.timestamp("us")),
+        pa.array([DAY], pa.timestamp("ns", "Europe/Berlin")),
+        pa.array([DAY.date()], pa.date64()),
+        "2020-01-02 00:00:00\n",
+        "2020-01-02T00:00:00Z\n",
+    ],
+)
+def test_dates_and_times_are_one_kind(tmp_path, other):
+    other = f"day\n{other}" if isinstance(other, str) else {"day": other}
+    name = "b_csv" if isinstance(other, str) else "b_parquet"
+    files(tmp_path, a_csv="day\n2020-01-02\n", **{name: other})
+    days = pd.to_datetime(read(tmp_path)["day"], utc=True)
+    assert days.tolist() == [DAY.tz_localize("UTC")] * 2
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kind"),
+    [
+        (["x"], pa.array(["y"], pa.string_view()), "str"),
+        (["x"], pa.array(["y"]).dictionary_encode(), "str"),
+        (pa.array([UUID(int=7).bytes], pa.binary(16)), pa.array([UUID(int=7)], pa.uuid()), "str"),
+        (pa.array([3], pa.time32("s")), pa.array([3], pa.duration("ns")), "timedelta64[us]"),
+        (pa.array([[1]]), pa.array([[0.5]]), "float64"),
+        (pa.array([["x"]]), pa.array([["y"]], pa.list_(pa.string_view())), "object"),
+    ],
+)
+def test_types_of_one_kind_are_joined(tmp_path, first, second, kind):
+    try:
+        files(tmp_path, a_parquet={"v": first}, b_parquet={"v": second})
+    except pa.ArrowNotImplementedError:
+        pytest.skip("Arrow does not write this type as Parquet")
+    assert {str(dtype) for dtype in read(tmp_path).dtypes} == {kind}
+
+
+def test_types_that_differ_in_kind_are_refused_with_both_files(tmp_path):
+    files(tmp_path, a_parquet={"v": [1]}, b_parquet={"v": ["x"]})
+    with pytest.raises(ValueError, match=r"int64 in .*a.parquet and string in .*b.parquet: write"):
+        TableFiles.find(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([["x"], None]),
+        pa.array([[0.5, 1], None], pa.list_(pa.float32(), 2)),
+        pa.array([5, None], pa.time32("s")),
+        pa.array([5, None], pa.duration("s")),
+        pa.nulls(2),
+        pa.array([1, None], pa.uint8()).dictionary_encode(),
+        pa.array(["x", None]),
+    ],
+)
+def test_any_column_may_be_absent_in_a_file(tmp_path, column):
+    files(tmp_path, a_parquet={"user": [1, 2], "v": column}, b_parquet={"user": [3]})
+    with pytest.warns(UserWarning, match="column 'v' is not in 1 of 2 files"):
+        frame = read(tmp_path)
+    assert frame.drop(columns="user").isna().to_numpy()[1:].all()
+
+
+def test_dictionaries_are_what_their_values_are(tmp_path):
+    path = tmp_path / "a.arrow"
+    table = pa.table(
+        {
+            "day": pa.array([DAY.date()] * 2).dictionary_encode(),
+            "size": pa.array([7, 8]).dictionary_encode(),
+            "odd": pa.array([b"xx", b"yy"]).dictionary_encode(),
+            "name": pa.DictionaryArray.from_arrays([0, 1], ["x", None]),
+        }
+    )
+    feather.write_feather(table, path)
+    frame = read(path, columns=["day", "size", "name"])
+    assert frame["day"].dtype.kind == "M"
+    assert frame["size"].sum() == 15
+    with pytest.raises(ValueError, match="column 'odd' is of the type binary"):
+        TableFiles.find(str(path)).read(["odd"])
+    list(TableFiles.find(str(path)).batches(categories=True))
+
+
+def test_a_vector_and_a_column_of_its_name_are_refused(tmp_path):
+    files(tmp_path, a_parquet={"e": [[0.5, 1.0]], "e[0]": [1]})
+    with pytest.raises(ValueError, match=r"a.parquet has a column 'e\[0\]' beside a vector"):
+        TableFiles.find(str(tmp_path / "a.parquet"))
+
+
+def test_tensors_are_vectors(tmp_path):
+    kind = pa.fixed_shape_tensor(pa.float32(), [2])
+    storage = pa.array([[0.5, 1.0]], pa.list_(pa.float32(), 2))
+    table = pa.table({"v": pa.ExtensionArray.from_storage(kind, storage)})
+    with pa.ipc.new_file(tmp_path / "a.arrow", table.schema) as file:
+        file.write_table(table)
+    assert read(tmp_path / "a.arrow")["v[1]"].tolist() == [1.0]
+
+
+def test_dates_far_away_are_read(tmp_path):
+    put(tmp_path / "a.csv", "day,when\n9999-12-31,9999-12-31 23:59:59.5\n2020-01-02,2020-01-02\n")
+    frame = read(tmp_path / "a.csv")
+    seconds = Encoder.fit(frame).transform(frame)[0]
+    assert np.isfinite(seconds).all()
+    assert frame["day"].dt.year.tolist() == [9999, 2020]
+
+
+# CSV: quotes, lines, encodings, and values that come late
+
+
+@pytest.fixture(params=[1, 2], ids=["one CPU", "two CPUs"])
+def cpus(request):
+    usual = pa.cpu_count()
+    pa.set_cpu_count(request.param)
+    yield
+    pa.set_cpu_count(usual)
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "kind"),
+    [
+        ("1", "x", "str"),
+        ("1", "2.5", "float64"),
+        ("", "2020-01-02", "datetime64[ms]"),
+        ("1", "2020-01-02", "str"),
+        ("2020-01-02", "2020-01-02 10:00", "datetime64[s]"),
+        ("2020-01-02 10:00", "2020-01-02 10:00:00.25", "datetime64[us]"),
+        ("2020-01-02T10:00:00Z", "2020-01-02", "datetime64[us, UTC]"),
+        ("2020-01-02", "2020-01-02T10:00:00+02:00", "datetime64[us, UTC]"),
+        ("12:30", "soon", "str"),
+        ("12:30", "12:30:00.5", "timedelta64[us]"),
+        ("true", "0", "bool"),
+    ],
+)
+def test_a_column_is_what_all_of_its_values_are(tmp_path, small_blocks, cpus, early, late, kind):
+    path = put(tmp_path / "a.csv", "v,w\n" + f"{early},1\n" * 99 + f"{late},2\n")
+    frame = read(path)
+    assert str(frame["v"].dtype) == kind
+    assert frame["w"].sum() == 101
+    assert read_table(path, client=None, label="w").frame.index[-1] == 101
+
+
+def test_commas_of_decimals_may_come_late(tmp_path, small_blocks):
+    path = put(tmp_path / "a.csv", "v;w\n" + "1;1\n" * 99 + "2,5;2\n")
+    assert read(path)["v"].sum() == 101.5
+
+
+TEXTS = ['say "no"', "two\nlines", "a,b;c|d\te", "x" * 999, "Köln", " b "]
+
+
+def test_quoted_texts_may_hold_anything(tmp_path, small_blocks, cpus):
+    frame = pd.DataFrame({"v": TEXTS * 30, "w": range(180)})
+    assert read(put(tmp_path / "a.csv", frame.to_csv(index=False))).equals(
+        frame.set_axis(range(1, 181))
+    )
+
+
+@pytest.mark.parametrize("before_the_end", [0, 1, 100])
+@pytest.mark.parametrize("names", ["a,b", "a"])
+def test_a_quote_that_is_not_closed_is_an_error(tmp_path, cpus, before_the_end, names):
+    row = ",".join("1" * len(names.split(",")))
+    lines = [names, *[row] * 300, row[:-1] + '"b', *[row] * before_the_end]
+    path = put(tmp_path / "a.csv", "\n".join(lines))
+    with pytest.raises(ValueError, match="a.csv has a quote that is not closed, in row 301"):
+        TableFiles.find(str(path)).read()
+
+
+def test_what_is_no_utf_8_is_read_alike_wherever_it_stands(tmp_path, small_blocks):
+    for name, rows in (("early", ["ö", *["x"] * 99]), ("late", [*["x"] * 99, "ö"])):
+        path = put(tmp_path / f"{name}.csv", "\n".join(["v", *rows]).encode("latin-1"))
+        with pytest.warns(UserWarning, match="was read as Latin-1"):
+            assert "ö" in TableFiles.find(str(path)).read()["v"].tolist()
+        path = put(tmp_path / f"{name}.csv", "\n".join(["v", *rows]).replace("ö", "\0"))
+        with pytest.raises(ValueError, match="a binary file of a kind that is not read"):
+            TableFiles.find(str(path)).read()
+
+
+def test_lines_are_rows_if_texts_have_lines_of_their_own(tmp_path):
+    assert read(put(tmp_path / "a.csv", "v\n1\n2\n")).index.name == "line"
+    assert read(put(tmp_path / "a.csv", 'v\n"1\n"\n2\n')).index.name == "row"
+
+
+# JSON
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "kind"),
+    [
+        (1, "x", "str"),
+        (1, 2.5, "float64"),
+        (1, None, "Int64"),
+        ("2020-01-02", "2020-01-02T10:00:00.250Z", "datetime64[us, UTC]"),
+        ("2020-01-02 10:00:00", "soon", "str"),
+        (1, "2020-01-02", "str"),
+        ("7", "8", "str"),
+        ([1], [0.5], "float64"),
+        (True, "x", "str"),
+    ],
+)
+def test_columns_of_json_are_what_all_of_their_values_are(
+    tmp_path, small_blocks, early, late, kind
+):
+    records = [{"v": early}] * 30 + [{"v": late, "w": 1}]
+    lines = put(tmp_path / "a.jsonl", "\n".join(map(json.dumps, records)))
+    whole = put(tmp_path / "a.json", json.dumps(records))
+    for path in (lines, whole):
+        frame = read(path)
+        assert str(frame.iloc[:, 0].dtype) == kind
+        assert frame["w"].isna().sum() == 30
+
+
+def test_ids_may_be_numbers_in_csv_and_texts_in_json(tmp_path):
+    files(tmp_path, a_csv="user,y\n7,1\n8,2\n", b_jsonl='{"user": "7", "y": 3}\n')
+    assert read_table(tmp_path, client="user", label="y").client.tolist() == [7, 8, 7]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.jsonl", '{"a": 1}\n' * 99 + "{nothing}\n", "line 100 is no JSON"),
+        ("a.json", '{"a": {"0": 1, "1": 2}}', "is one JSON object: write one record per line"),
+        ("a.json", '{\n "a": 1}', "line 1 is no JSON .*: write one record per line"),
+        ("a.json", "[]", "has no rows"),
+        ("a.json", '[{"a": 1}, 3]', "row 2 is no record"),
+        ("a.jsonl", "[1, 2]\n[3, 4]\n", "line 1 is no record"),
+        ("a.jsonl", '{"a": 1}\n'.encode("utf-16"), "is text in UTF-16: save it as UTF-8"),
+        ("a.csv", "a,b\n1,2\n".encode("utf-16-le"), "is text in UTF-16: save it as UTF-8"),
+        ("a.csv", "a,b", "has column names and no rows"),
+        ("a.csv", "\n\n", "is empty: give a file with rows"),
+        ("a.csv", 'a,"b\n1,2\n', "a quote that is not closed in its first line"),
+        ("a.csv", "# of 2020\na,b\n1,2\n", "begins with a line that is not the names of columns"),
+        ("a.csv", "sep=;\na;b\n1;2\n", "begins with a line that is not the names of columns"),
+    ],
+)
+def test_mistakes_in_texts_are_one_sentence(tmp_path, name, content, words):
+    path = put(tmp_path / name, content)
+    with pytest.raises(ValueError, match=f"{path}.*{words}") as error:
+        TableFiles.find(str(path)).read()
+    assert "cut short or damaged" not in str(error.value)
+
+
+def test_a_column_without_a_name_is_left_out_with_a_note(tmp_path):
+    put(tmp_path / "a.csv", pd.DataFrame({"v": [1, 2]}).to_csv())
+    with pytest.warns(UserWarning, match="a column without a name, such as the index of pandas"):
+        assert TableFiles.find(str(tmp_path / "a.csv")).names == ["v"]
+
+
+# Partitions
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("inside", ["", "/user=7", "/user=7/a.*"])
+def test_ids_in_paths_are_numbers_whichever_part_is_opened(tmp_path, suffix, inside):
+    for user in (7, 8):
+        (tmp_path / f"user={user}").mkdir()
+        files(
+            tmp_path / f"user={user}",
+            **{f"a_{suffix}": "y\n1.5\n" if suffix == "csv" else {"y": [1.5]}},
+        )
+    name = f"{tmp_path}{inside}"
+    assert {*read_table(name, client="user", label="y").client.tolist()} == (
+        {7} if inside else {7, 8}
+    )
+
+
+def test_values_in_paths_may_hold_anything(tmp_path):
+    for name in ("a,b", '"c"', "2020"):
+        (tmp_path / f"k={name}").mkdir()
+        put(tmp_path / f"k={name}" / "a.csv", "y\n1\n")
+    assert {*read(tmp_path)["k"]} == {"a,b", '"c"', "2020"}
+
+
+def test_a_column_in_files_and_in_paths_must_agree(tmp_path):
+    (tmp_path / "k=7").mkdir()
+    put(tmp_path / "k=7" / "a.csv", "y,k\n1,7\n")
+    assert read(tmp_path)["k"].tolist() == [7]
+    put(tmp_path / "k=7" / "a.csv", "y,k\n1,8\n")
+    with pytest.raises(ValueError, match="a.csv has a column 'k' whose values differ"):
+        TableFiles.find(str(tmp_path)).read()
+
+
+# Names that are no files
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("https://ann:secret@host/a.csv", r"^https://...@host/a.csv is not read .* download it"),
+        ("postgresql://ann:secret@host/db", r"^postgresql://...@host.* export the table"),
+        ("file:///none.csv", "^there is no file file:///none.csv"),
+        ("none-*.csv", "^there is no file none-"),
+        ("/dev/null", "^/dev/null is a device"),
+    ],
+)
+def test_names_of_no_files_are_refused_before_arrow_is_loaded(name, words):
+    with pytest.raises(ValueError, match=words):
+        refuse_absent_table(name)
+
+
+def test_links_to_nothing_and_folders_of_documents_are_refused(tmp_path):
+    (tmp_path / "a.csv").symlink_to(tmp_path / "none.csv")
+    with pytest.raises(ValueError, match="a.csv is a link to a file that does not exist"):
+        find_files(str(tmp_path / "a.csv"))
+    (tmp_path / "docs").mkdir()
+    put(tmp_path / "docs" / "README.md", "words")
+    with pytest.raises(ValueError, match="docs holds no files to read"):
+        find_files(str(tmp_path / "docs"))
+
+
+def test_named_pipes_are_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    writer = Thread(target=put, args=(tmp_path / "pipe", "a,b\n1,2\n"))
+    writer.start()
+    assert TableFiles.find(str(tmp_path / "pipe")).read()["b"].tolist() == [2]
+    writer.join()
+
+
+def test_blanks_in_urls_of_files_may_be_escaped(tmp_path):
+    put(tmp_path / "a b#[1].csv", "a,b\n1,2\n")
+    for name in ("a b#[1].csv", "a%20b%23%5B1%5D.csv"):
+        assert TableFiles.find(f"file://{tmp_path}/{name}").read()["b"].tolist() == [2]

@@ -48,7 +48,7 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 UNREADABLE = (ValueError, TypeError, EOFError, OSError, OverflowError, lzma.LZMAError)
 MOST_LISTED = 200  # characters of the names of columns in an error
 STORES = ("file", "s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
-PATIENCE = 20  # seconds for a first answer of a store
+PATIENCE = 10  # seconds for a first answer of a store
 
 
 class NoRowsError(ValueError):
@@ -271,11 +271,12 @@ def _in_store(name: str) -> tuple[Any, list[Any]]:
     from pyarrow import fs
 
     def look() -> tuple[Any, str, Any]:
-        retry = "" if "retry_limit_seconds" in name else "retry_limit_seconds=5"
-        of_google = name.startswith(("gs://", "gcs://"))
-        url = f"{name}{'&' if '?' in name else '?'}{retry}" if of_google and retry else name
-        filesystem, path = fs.FileSystem.from_uri(url)
-        return filesystem, path, filesystem.get_file_info(path)
+        # Google's client tries for minutes.
+        is_limited = name.startswith(("gs://", "gcs://")) and "retry_limit_seconds" not in name
+        limit = f"{'&' if '?' in name else '?'}retry_limit_seconds=2" if is_limited else ""
+        filesystem, path = fs.FileSystem.from_uri(name + limit)
+        info = filesystem.get_file_info(path)
+        return fs.FileSystem.from_uri(name)[0] if limit else filesystem, path, info
 
     filesystem, path, info = _bounded(look, name)
     if info.type == fs.FileType.File:

@@ -109,7 +109,7 @@ class JsonFile:
             )
         except pa.ArrowInvalid:
             table = self._from_lines(block, first, texts)
-        if len(table) == 1:
+        if first == 1 and len(table) == 1:
             self._refuse_one_object(table.to_pylist())
         times = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
         # Arrow knows fewer ways to write a time than `TextColumn`.
@@ -131,7 +131,8 @@ class JsonFile:
                 if not isinstance(record, dict):
                     raise ValueError(f"{place} is no record: {RECORDS}")
                 records.append(record)
-        self._refuse_one_object(records)
+        if first == 1:
+            self._refuse_one_object(records)
         arrays = {}
         for name in dict.fromkeys(name for record in records for name in record):
             values = [record.get(name) for record in records]

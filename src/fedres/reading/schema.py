@@ -124,8 +124,9 @@ def join(first: ReadAs, second: ReadAs, exact: bool = False) -> ReadAs | None:  
     one, other = first.type, second.type
     if first.is_vector or second.is_vector or first.is_refused or second.is_refused:
         return None
-    # Not nanoseconds if one can do without: they end in the year 2262.
-    unit = min((getattr(kind, "unit", "ns") for kind in (one, other)), key="us ms s ns".index)
+    units = {getattr(kind, "unit", None) for kind in (one, other)}
+    # Not nanoseconds unless both are: they end in the year 2262.
+    unit = units.pop() if len(units) == 1 else "ms" if units == {"s", "ms"} else "us"
     if types.is_timestamp(one) and types.is_timestamp(other):
         zones = {one.tz, other.tz}
         return ReadAs(pa.timestamp(unit, zones.pop() if len(zones) == 1 else "UTC"))

@@ -249,7 +249,11 @@ class TableFiles:
                 matrix = as_matrix(name, plain(column), self._lengths[name])
                 columns = vector_columns(name, self._lengths[name])
                 vectors |= dict(zip(columns, matrix.T, strict=True))
-            elif kind.is_nested or (categories and kind.is_text and is_categories(column)):
+            elif (
+                kind.is_refused
+                or kind.is_vector
+                or (categories and kind.is_text and is_categories(column))
+            ):
                 values[name] = column
             else:
                 values[name] = self._cast(file, name, column)
@@ -358,7 +362,7 @@ def reading(file: TableFile) -> Iterator[None]:
 
 def _no_rows(opened: Sequence[OpenFile]) -> NoRowsError:
     others = "" if len(opened) == 1 else " and all other files of the table"
-    have = "has column names and" if opened[0].columns and not others else "have"
+    have = "have" if others else "has column names and" if opened[0].columns else "has"
     return NoRowsError(f"{opened[0].file.name}{others} {have} no rows: give a table with rows")
 
 

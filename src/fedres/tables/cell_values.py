@@ -86,7 +86,9 @@ def _series_as_floats(name: str, values: "pd.Series[Any]") -> F64:
     import pandas as pd
 
     if are_times(values):
-        values = pd.to_datetime(values, utc=True) - pd.Timestamp(0, tz="UTC")
+        # Nanoseconds end in the year 2262.
+        moments = pd.to_datetime(values, utc=True).dt.as_unit("us")
+        values = moments - pd.Timestamp(0, tz="UTC").as_unit("us")
     if pd.api.types.is_timedelta64_dtype(values.dtype):
         values = values.dt.total_seconds()
     if pd.api.types.is_complex_dtype(values.dtype):
