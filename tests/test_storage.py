@@ -422,7 +422,7 @@ def test_what_is_expected_and_absent(folder):
         stored.group("extra")
     with pytest.raises(ValueError, match=r"global-\w+.safetensors is damaged: it has no array 'x'"):
         stored.slice("global", "x", 0)
-    with pytest.raises(ValueError, match="it has no array 'ids_top'"):
+    with pytest.raises(ValueError, match="it has no array 'ids_key'"):
         stored.find("global", 3)
     with pytest.raises(ValueError, match=r"holds no model: there is no model.json"):
         open_folder(folder.parent)

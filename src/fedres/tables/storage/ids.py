@@ -78,13 +78,19 @@ def _numbers(values: list[Any], ids: Iterable[Any]) -> Array:
 
 def unpack_ids(arrays: Mapping[str, Array]) -> Array:
     """The ids given to `pack_ids`, in their order; strings in an array of objects."""
+    row = arrays["ids_row"]
+    if row.dtype.kind not in "iu" or not np.array_equal(np.sort(row), np.arange(len(row))):
+        raise ValueError("ids of clients are not in one row each: the model is damaged")
     if "ids_text" in arrays:
-        text, start = arrays["ids_text"].tobytes(), arrays["ids_start"].tolist()
+        text, start = arrays["ids_text"].tobytes(), arrays["ids_start"].astype(np.int64)
+        rises = len(start) == len(row) + 1 and not start[0] and (np.diff(start) >= 0).all()
+        if not rises or start[-1] != len(text):
+            raise ValueError("ids of clients are not one after the other: the model is damaged")
         ids = np.empty(len(start) - 1, object)
-        ids[:] = [text[a:b].decode() for a, b in pairwise(start)]
+        ids[:] = [text[a:b].decode() for a, b in pairwise(start.tolist())]
     else:
         ids = np.empty_like(arrays["ids_key"])
-        ids[arrays["ids_row"]] = arrays["ids_key"]
+        ids[row] = arrays["ids_key"]
     return ids
 
 

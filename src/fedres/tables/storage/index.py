@@ -43,7 +43,7 @@ def read_index(folder: Path) -> dict[str, Any]:
     text = path.read_bytes()
     try:
         index = json.loads(text, parse_constant=_refuse_constant)
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise ValueError(f"{path} is damaged or not that of a model: {error}") from None
     if not isinstance(index, dict) or index.get("format") != FORMAT:
         raise ValueError(f"{path} is not that of a fedres model: give the folder of one")

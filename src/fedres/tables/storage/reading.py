@@ -1,6 +1,7 @@
 """Reading a model, whole or in part; nothing that is read is run."""
 
 import json
+import math
 import mmap
 import os
 from collections.abc import Mapping
@@ -31,7 +32,7 @@ def open_folder(folder: str | os.PathLike[str]) -> "Stored":
             # A new model may have replaced the one whose index was read.
             if read_index(folder) == index:
                 raise ValueError(f"{error.filename} is missing: the model is damaged") from None
-        except (AttributeError, KeyError, TypeError) as error:
+        except (AttributeError, LookupError, RecursionError, TypeError) as error:
             raise ValueError(f"{folder / NAME} lacks what a model has: {error!r}") from None
 
 
@@ -74,18 +75,25 @@ class Stored:
 
     def find_all(self, group: str, ids: Array) -> I64:
         """The row of each client among the ids of a group; -1 for those that are not there."""
-        of = self._group(group)
+        of = self._with_ids(group)
         return find_ids(ids, "ids_text" in of.arrays, of.view)
 
     def find(self, group: str, id_: Any) -> int | None:
         """The row of a client among the ids of a group (`pack_ids`); None if it is not there."""
-        of = self._group(group)
+        of = self._with_ids(group)
         return find_id(id_, "ids_text" in of.arrays, of.part)
 
     def verify(self) -> None:
         """Read all files and compare them with their digests."""
         for group in self._groups.values():
             group.verify()
+
+    def _with_ids(self, name: str) -> "_Group":
+        of = self._group(name)
+        keys, rows = of.view("ids_key"), of.view("ids_row")
+        if keys.ndim != 1 or keys.shape != rows.shape:
+            raise of.damaged("it has not as many ids as rows")
+        return of
 
     def _group(self, name: str) -> "_Group":
         if name not in self._groups:
@@ -116,7 +124,20 @@ class _Group:
         self.begin = len(header)
         self.arrays = json.loads(header[8:])
         self.arrays.pop("__metadata__", None)
+        self._refuse_overlaps(size)
         self.advise("MADV_RANDOM")
+
+    def _refuse_overlaps(self, size: int) -> None:
+        """Raise unless arrays fill the file, each with the bytes that its shape asks for."""
+        end = self.begin
+        for about in sorted(self.arrays.values(), key=lambda one: one["data_offsets"]):
+            shape, (first, last) = about["shape"], about["data_offsets"]
+            length = math.prod(shape) * np.dtype(DTYPES[about["dtype"]]).itemsize
+            if min(shape, default=0) < 0 or (self.begin + first, length) != (end, last - first):
+                raise self.damaged("its arrays overlap, or have other sizes than their shapes")
+            end = self.begin + last
+        if end != size:
+            raise self.damaged("it has bytes of no array")
 
     def advise(self, how: str) -> None:
         if hasattr(mmap, how):
