@@ -228,8 +228,8 @@ class Hashed(Category):
     kind: ClassVar[str] = "hashed"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.bits <= 30:
-            raise ValueError(f"bits must be from 1 to 30, not {self.bits}")
+        if not 1 <= self.bits <= HASH_BITS:
+            raise ValueError(f"bits must be from 1 to {HASH_BITS}, not {self.bits}")
 
     @property
     def size(self) -> int:

@@ -351,6 +351,7 @@ class Encoder:
             encoder = cls(stored["source"], columns, in_global, in_local, limit, item, from_zero)
             known = stored["source"] in get_args(InputKind) and encoder.to_dict() == stored
             known &= limit is None or limit > 0
+            known &= all(len(set(side)) == len(side) for side in (in_global, in_local))
             if not known or not encoder._used <= set(range(len(columns))):
                 raise ValueError("it was not written so")
         except (KeyError, TypeError, ValueError) as error:

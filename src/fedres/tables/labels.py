@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fedres.core.one_against_all import targets_of
 from fedres.core.types import F32, F64
 
+LONGEST_CLASS = 1024  # bytes of a class in an array of texts, which may be longer than all
 FARTHEST = 1e8  # in units of the spread: far beyond, squares of gradients overflow
 
 
@@ -141,8 +142,9 @@ class NumberLabels:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> "NumberLabels":
         """What `to_dict` gave."""
+        numbers = {name: float(value) for name, value in stored.items() if name != "running"}
         running = stored["running"]
-        return cls(**{**stored, "running": running and Running(**running)})
+        return cls(**numbers, running=running and Running(**running))
 
 
 @dataclass
@@ -297,7 +299,13 @@ class ClassLabels:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> "ClassLabels":
         """What `to_dict` gave."""
-        return cls(np.array(stored["classes"], stored["dtype"]), stored["grows"])
+        dtype = np.dtype(stored["dtype"])
+        # An element of a fixed length takes it even if its text is short.
+        fixed = dtype.kind in "US" and dtype.itemsize > LONGEST_CLASS
+        classes = np.array(stored["classes"], None if fixed else dtype)
+        if classes.ndim != 1 or classes.dtype.kind not in "biufUO":
+            raise ValueError(f"classes are not {classes.dtype} of shape {classes.shape}")
+        return cls(classes, bool(stored["grows"]))
 
 
 Labels = NumberLabels | ClassLabels

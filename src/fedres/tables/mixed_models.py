@@ -205,9 +205,9 @@ class MixedModels(OnlineModels):
         models.shared.w_global[:] = global_["alone_weights"]
         models.shared.squares_global[:] = global_["alone_squares"]
         shape = both.outputs, HALVES, EXPERTS, -1
-        models.trust = np.ascontiguousarray(np.asarray(own["trust"]).T).reshape(shape)
-        models.labels = np.ascontiguousarray(np.asarray(own["labels"]).T)
-        models.reach = facts["reach"]
+        models.trust = np.ascontiguousarray(own["trust"].T, np.float64).reshape(shape)
+        models.labels = np.ascontiguousarray(own["labels"].T, np.float64)
+        models.reach = float(facts["reach"])
         return models
 
     def _together(self, x_global: Matrix | SparseRow, x_local: Matrix | SparseRow) -> Any:

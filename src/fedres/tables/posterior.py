@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[Any]
+DESCRIBED = ("noise", "variances", "mean_squares", "errors", "of_shared")
 FIRST = np.int32(1)  # slot of `OnlineModels`; those of a posterior count from 0
 
 
@@ -105,9 +106,11 @@ class Posterior:
 
     def pack(self, clients: int) -> tuple[dict[str, Any], dict[str, Array], dict[str, Array]]:
         """Plain JSON, arrays that all clients need, and those of all clients one after another."""
-        plain = ["noise", "variances", "mean_squares", "errors"]
-        plain += [] if self.of_shared is None else ["of_shared"]
-        described = {name: getattr(self, name).tolist() for name in plain}
+        described = {
+            name: value.tolist()
+            for name in DESCRIBED
+            if (value := getattr(self, name)) is not None
+        }
         blocks, slots, _ = self._members(clients)
         size, corner = blocks.size[:clients], blocks.corner[:clients]
         cells = size * (size + 1) // 2
@@ -140,26 +143,28 @@ class Posterior:
         """What `pack` gave."""
         start, size = local["start"], max(1, len(groups.of_local))
         client = np.repeat(np.arange(len(start) - 1), np.diff(start))
-        slots = models.slots.find(client * size + local["columns"]) - FIRST
+        keys, slots = models.slots.sorted()
+        wanted = client * size + local["columns"]
+        # Those of a model that has learned more since its fit are in another order.
+        slots = (slots if np.array_equal(keys, wanted) else models.slots.find(wanted)) - FIRST
 
         def by_slot(values: Array) -> Array:
-            out = np.zeros(
-                (len(values), models.slots.count - FIRST, *values.shape[2:]), values.dtype
-            )
+            out = np.zeros((len(values), models.slots.count - FIRST, *values.shape[2:]), np.float32)
             out[:, slots] = values
             return out
 
-        arrays = {name: np.array(one) for name, one in described.items() if name != "is_whole"}
+        known = [name for name in DESCRIBED if name in described]
+        arrays = {name: np.array(described[name], np.float64) for name in known}
         return cls(
             groups=groups,
             **arrays,
-            is_whole=described["is_whole"],
-            variance_global=np.array(global_["variance"]),
-            shared=np.array(global_["shared"]),
-            root_global=np.array(global_["root"]),
+            is_whole=bool(described["is_whole"]),
+            variance_global=np.array(global_["variance"], np.float64),
+            shared=np.array(global_["shared"], np.float64),
+            root_global=np.array(global_["root"], np.float32),
             root_local=by_slot(local["root_local"].swapaxes(0, 1)),
             blocks=_sorted_blocks(start, local["first_cell"], slots, local["columns"]),
-            cells=np.array(local["cells"].T, order="C"),
+            cells=np.array(local["cells"].T, np.float32, order="C"),
             across=by_slot(local["across"].T),
         )
 

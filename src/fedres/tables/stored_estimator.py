@@ -25,12 +25,21 @@ from fedres.tables.regressor import FedResRegressor
 from fedres.tables.shared_models import KINDS as SHARED_KINDS
 from fedres.tables.shared_models import ForeignModel, SharedModel
 from fedres.tables.storage import Stored, open_folder, pack_ids, unpack_ids, write
+from fedres.tables.stored_checks import (
+    check_begins,
+    check_local,
+    check_mixture,
+    check_posterior,
+    check_shape,
+    check_shared,
+)
 
 KINDS: dict[str, tuple[type[FedResEstimator], Any]] = {
     "regressor": (FedResRegressor, NumberLabels),
     "classifier": (FedResClassifier, ClassLabels),
 }
 WEIGHTS = ("columns", "weights", "squares")
+POSTERIOR = {"start": ("columns", "across", "root_local"), "first_cell": ("cells",)}
 CHOSEN = (
     "solver_", "shared_", "latent_", "eta_", "shrinkage_", "passes_", "validation_",
     "n_features_in_", "n_samples_seen_",
@@ -163,6 +172,8 @@ def without_clients(
     if isinstance(model.encoder_, Encoder) and "factors" in global_:
         tastes = Tastes(str(model.item), np.array(global_["factors"]))
         model.encoder_ = replace(model.encoder_, tastes=tastes)
+    check_shape(ModelShape(**meta["settings"]), model.encoder_, model.method)
+    check_shared(global_, meta, model.encoder_, model._labels.outputs)
     if "shared" in meta:
         texts, features = stored.group("shared"), int(model._seen.sum())
         model._shared = tuple(
@@ -185,39 +196,49 @@ def with_clients(
     rows: I64 | None = None,
 ) -> FedResEstimator:
     """Give a model the clients of these ids, in these rows of the stored ones; all if None."""
-    meta = stored.meta
-    local = _arrays_of(stored, "local", "start", WEIGHTS, rows)
-    model._models = OnlineModels.unpack(ModelShape(**meta["settings"]), global_, local)
+    meta, shape, outputs = (
+        stored.meta,
+        ModelShape(**stored.meta["settings"]),
+        len(global_["weights"]),
+    )
+    local = _arrays_of(stored, "local", {"start": WEIGHTS}, rows)
+    check_local(local, len(ids), shape.width_local, outputs)
+    model._models = OnlineModels.unpack(shape, global_, local)
     if "posterior" in meta:
-        names = ("columns", "across", "root_local")
-        known = _arrays_of(stored, "posterior", "start", names, rows)
-        known |= _arrays_of(stored, "posterior", "first_cell", ("cells",), rows)
+        known = _arrays_of(stored, "posterior", POSTERIOR, rows)
+        rank, groups = global_["root"].shape[-1], model._groups
+        check_posterior(known, meta["posterior"], local, len(groups.names), (outputs, rank))
         model._posterior = Posterior.unpack(
-            meta["posterior"], global_, known, model._groups, model._models
+            meta["posterior"], global_, known, groups, model._models
         )
     if "mixture" in meta:
-        own = _arrays_of(stored, "mixture", "start", WEIGHTS, rows)
+        own = _arrays_of(stored, "mixture", {"start": WEIGHTS}, rows)
         every = slice(None) if rows is None else rows
         own |= {name: stored.mapped("mixture", name)[every].copy() for name in ("trust", "labels")}
+        check_mixture(own, meta["mixture"]["own"], len(ids), shape, outputs)
         model._models = MixedModels.unpack_beside(model._models, meta["mixture"], global_, own)
     model._clients = Clients(ids)
     return model
 
 
 def _arrays_of(
-    stored: Stored, group: str, start: str, names: Sequence[str], rows: I64 | None
+    stored: Stored, group: str, names: Mapping[str, Sequence[str]], rows: I64 | None
 ) -> dict[str, Any]:
-    """Those arrays of clients that `start` tells the begin of, and these begins."""
-    if rows is None:
-        arrays = stored.group(group)
-        return {name: arrays[name] for name in (start, *names)}
-    begin = stored.mapped(group, start)
-    first, counts = begin[rows], begin[rows + 1] - begin[rows]
-    which = ragged(first, counts)
-    return {
-        start: np.append(0, np.cumsum(counts)),
-        **{name: stored.mapped(group, name)[which] for name in names},
-    }
+    """Those arrays of clients that each of `names` tells the begin of, and these begins."""
+    arrays = stored.group(group) if rows is None else {}
+    found: dict[str, Any] = {}
+    for start, of_clients in names.items():
+        if rows is None:
+            found |= {name: arrays[name] for name in of_clients}
+            _, counts = check_begins(arrays[start], len(arrays[of_clients[0]]))
+        else:
+            mapped = {name: stored.mapped(group, name) for name in of_clients}
+            entries = len(mapped[of_clients[0]])
+            first, counts = check_begins(stored.mapped(group, start), entries, rows)
+            which = ragged(first, counts)
+            found |= {name: array[which] for name, array in mapped.items()}
+        found[start] = np.append(0, np.cumsum(counts))
+    return found
 
 
 def _as_given(shared: Sequence[SharedModel]) -> Any:
