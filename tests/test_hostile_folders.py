@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+import sys
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedres import FedResClassifier, FedResRegressor, load_model
-from fedres.cli import app
+from fedres.cli import app, main
 from fedres.cluster.batch_models import BatchModel
 from fedres.reading.table_files import TableFiles
 from fedres.tables.storage import open_folder, write
@@ -295,3 +296,23 @@ def test_deeply_nested_json_is_refused(folders, tmp_path):
     (tmp_path / "model" / "model.json").write_text("[" * 10**5)
     with pytest.raises(ValueError, match="damaged or not that of a model"):
         load_model(tmp_path / "model")
+
+
+def test_names_do_not_command_the_terminal(folders, tmp_path, capsys, monkeypatch):
+    escape = "\x1b[2J\x1b]0;owned\x07"
+
+    def change(meta, _):
+        meta["chosen"]["columns_"] = {"client": f"{escape}user"}
+        meta["encoder"]["columns"][0]["name"] = f"{escape}a"
+
+    rewritten(folders / "linear", tmp_path / "model", change)
+    monkeypatch.setattr(sys, "argv", ["fedres", "inspect", str(tmp_path / "model")])
+    with pytest.raises(SystemExit):
+        main()
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert shown.count(r"\x1b[2J\x1b]0;owned\x07") >= 3
+    monkeypatch.setattr(sys, "argv", ["fedres", "inspect", f"{tmp_path}/{escape}"])
+    with pytest.raises(SystemExit):
+        main()
+    assert r"\x1b[2J" in capsys.readouterr().err

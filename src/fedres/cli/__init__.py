@@ -15,6 +15,7 @@ from fedres.cli.flower import app as flower
 from fedres.cli.inspect import inspect
 from fedres.cli.predict import predict
 from fedres.cli.reproduce import reproduce
+from fedres.core.display import printable
 from fedres.core.files import FULL_DISK
 
 app = typer.Typer(
@@ -44,12 +45,12 @@ def main() -> None:
     try:
         app()
     except (ValueError, OSError, MemoryError) as error:
-        print(f"fedres: {_words(error)}", file=sys.stderr)
+        print(printable(f"fedres: {_words(error)}"), file=sys.stderr)
         sys.exit(2)
 
 
 def _warn(message: Warning | str, *_: Any) -> None:
-    print(f"fedres: warning: {message}", file=sys.stderr)
+    print(printable(f"fedres: warning: {message}"), file=sys.stderr)
 
 
 def _words(error: ValueError | OSError | MemoryError) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedres.cli import table_options as shared
+from fedres.core.display import printable
 
 if TYPE_CHECKING:
     from fedres.tables.weights import Weights
@@ -161,7 +162,7 @@ def _print_whole(found: dict[str, Any]) -> None:
         "quartiles: " + (", ".join(f"{norm:.3g}" for norm in found["local_norm_quartiles"]) or "-"),
     }
     for name, text in lines.items():
-        print(f"{name:9} {text}")
+        print(printable(f"{name:9} {text}"))
     leaning = [[str(one["client"]), one["norm"]] for one in found["leaning_on_local_model"]]
     weights = [list(one.values()) for one in found["largest_global_weights"]]
     _print_rows("Clients that lean on their local model most", ["client", "norm"], leaning)
@@ -207,7 +208,7 @@ def _print_rows(title: str, columns: list[str], rows: list[list[Any]]) -> None:
     from fedres.report.terminal_table import terminal_table
 
     shown = [[escape(name), *map(_number, values)] for name, *values in rows]
-    print(title)
+    print(printable(title))
     Console().print(terminal_table(columns, shown, columns[:1], wraps=True))
 
 

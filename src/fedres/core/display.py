@@ -3,6 +3,7 @@
 A result describes itself once, as paragraphs and tables, and both forms are made of that.
 """
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -12,6 +13,8 @@ from typing import NamedTuple
 WIDTH = 98  # characters of a line of text
 WIDEST_CELL = 48  # characters of a cell in text; HTML has room for all
 MOST_ROWS = 10
+# Characters that command a terminal, or turn the direction of what follows.
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class Grid(NamedTuple):
@@ -44,6 +47,17 @@ class Displayed:
 
     def _repr_html_(self) -> str:
         return as_html(self._display())
+
+
+def printable(text: str) -> str:
+    r"""Return a text that a terminal shows and does not obey, such as a name from a file.
+
+    Examples
+    --------
+    >>> print(printable("\x1b[2Jann"))
+    \x1b[2Jann
+    """
+    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def as_text(parts: Iterable[str | Grid]) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from rich import box
 from rich.table import Table
 
+from fedres.core.display import printable
+
 
 def terminal_table(
     columns: Sequence[str],
@@ -21,5 +23,5 @@ def terminal_table(
     for column in columns:
         table.add_column(column, justify="left" if column in words else "right", no_wrap=not wraps)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     return table

@@ -242,8 +242,9 @@ def load(content: bytes, trust: Collection[str] = ()) -> Any:
         _refuse_unknown(
             content,
             trust,
-            "the shared model is not loaded, since it has parts that could run code: {names}; if "
-            "whoever saved it is to be trusted, call load_model(folder, trust={names!r})",
+            "the shared model is not loaded, since it has parts outside the list of what is safe "
+            "to load, which could run code: {names}; if whoever saved it is to be trusted, call "
+            "load_model(folder, trust={names!r})",
         )
         model = skops.io.loads(content, trusted=sorted(KNOWN.union(trust)))
         refuse_unsafe(model, len(content), bool(trust))
@@ -305,7 +306,8 @@ def _refuse_unknown(content: bytes, trust: Collection[str], sentence: str) -> No
     _refuse_aliases(schema, {})
     reader: dict[str, Any] = {}
     for node in nodes:
-        if "file" in node and not reader.setdefault(node["file"], node["__id__"]) == node["__id__"]:
+        id_ = node.get("__id__")
+        if "file" in node and (id_ is None or reader.setdefault(node["file"], id_) != id_):
             raise ValueError(f"its entry {node['file']} is read more than once")
         # An array of lists and arrays has the numbers of all of them, however few nodes they are.
         if node.get("type") == "json" and not trust and len(node["shape"]["content"]) != 1:

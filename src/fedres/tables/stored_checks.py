@@ -32,12 +32,12 @@ def check_shape(shape: ModelShape, encoder: Encoder | DictEncoder, method: str) 
     )
     for side, width, features, without in sides:
         if width != (None if method == without else features):
-            raise ValueError(f"the {side} model has {width} features, and rows have {features}")
+            raise _damaged(f"the {side} model has {width} features, and rows have {features}")
     if isinstance(encoder, DictEncoder):
         return  # has one width on both sides
     hashed = sum(one.width for one in encoder.local_columns if isinstance(one, Hashed))
     if hashed > MOST_HASHED:
-        raise ValueError(f"{hashed} local features of hashed columns are more than {MOST_HASHED}")
+        raise _damaged(f"{hashed} local features of hashed columns are more than {MOST_HASHED}")
 
 
 def check_shared(
@@ -56,9 +56,7 @@ def check_shared(
     if "mixture" in meta:
         expected |= {"alone_weights": weights, "alone_squares": weights}
         if (meta["mixture"]["own"] is None) != isinstance(encoder, DictEncoder):
-            raise ValueError(
-                "columns of clients alone are told if they are not hashed, and only so"
-            )
+            raise _damaged("columns of clients alone are told if they are not hashed, and only so")
     if "posterior" in meta:
         rank, columns = arrays["root"].shape[-1], 0 if width is None else weights[1]
         expected |= {"variance": (outputs, columns), "root": (outputs, columns, rank)}
@@ -72,19 +70,19 @@ def check_begins(begins: Array, entries: int, rows: I64 | None = None) -> tuple[
     Raise if one lies outside of so many entries, or belongs to two clients.
     """
     if begins.ndim != 1 or not len(begins) or begins.dtype.kind not in "iu":
-        raise ValueError("clients do not begin at whole numbers")
+        raise _damaged("clients do not begin at whole numbers")
     if rows is None:
         first, end = begins[:-1].astype(np.int64), begins[1:].astype(np.int64)
         apart = begins[0] == 0 and begins[-1] == entries
     else:
         in_order = np.sort(rows)
         if len(rows) and not 0 <= in_order[0] <= in_order[-1] < len(begins) - 1:
-            raise ValueError(f"a client is none of {len(begins) - 1}")
+            raise _damaged(f"a client is none of {len(begins) - 1}")
         first, end = begins[rows].astype(np.int64), begins[rows + 1].astype(np.int64)
         apart = (begins[in_order[1:]] >= begins[in_order[:-1] + 1]).all()
         apart &= (np.diff(in_order) > 0).all()
     if not (apart and ((first >= 0) & (first <= end) & (end <= entries)).all()):
-        raise ValueError("what clients have lies outside of its arrays, or belongs to several")
+        raise _damaged("what clients have lies outside of its arrays, or belongs to several")
     return first, end - first
 
 
@@ -97,11 +95,11 @@ def check_local(arrays: Mapping[str, Array], clients: int, width: int | None, ou
     if not len(columns):
         return
     if width is None or columns.min() < 0 or columns.max() > width:
-        raise ValueError(f"a local weight is of none of {width} features")
+        raise _damaged(f"a local weight is of none of {width} features")
     rises = columns[1:] > columns[:-1]
     rises[start[1:-1][(start[1:-1] > 0) & (start[1:-1] < len(columns))] - 1] = True
     if not rises.all():
-        raise ValueError("local weights of a client are not in the order of its features")
+        raise _damaged("local weights of a client are not in the order of its features")
 
 
 def check_posterior(
@@ -132,13 +130,15 @@ def check_posterior(
     _check_numbers(arrays, of_weights | {"cells": (int(cells[-1]), outputs)})
     fits = np.array_equal(arrays["start"], local["start"])
     if not (fits and np.array_equal(arrays["first_cell"], cells) and _same_columns(arrays, local)):
-        raise ValueError("variances are not those of the local weights")
+        raise _damaged("variances are not those of the local weights")
     expected: Shapes = {
         "noise": (outputs,),
         "variances": (outputs, groups),
         "mean_squares": (groups,),
         "errors": (2, len(LEVELS)),
     }
+    if "of_shared" in described:
+        expected["of_shared"] = (outputs,)
     _check_numbers({name: np.array(described[name], np.float64) for name in expected}, expected)
 
 
@@ -150,7 +150,7 @@ def check_mixture(
     if len(set(columns)) < len(columns) or not all(
         isinstance(one, int) and 0 <= one < (shape.width_local or 0) for one in columns
     ):
-        raise ValueError(f"columns of clients alone are not among {shape.width_local} features")
+        raise _damaged(f"columns of clients alone are not among {shape.width_local} features")
     check_local(arrays, clients, (shape.width_global or 0) + len(columns), outputs)
     trust = clients, outputs * HALVES * EXPERTS
     _check_numbers(arrays, {"trust": trust, "labels": (clients, outputs)})
@@ -170,7 +170,7 @@ def _check_numbers(arrays: Mapping[str, Array], shapes: Shapes) -> None:
     for name, shape in shapes.items():
         _check_array(name, arrays[name], shape, "f")
         if not np.isfinite(arrays[name]).all():
-            raise ValueError(f"{name!r} has values that are not finite")
+            raise _damaged(f"{name!r} has values that are not finite")
 
 
 def _check_whole(arrays: Mapping[str, Array], shapes: Shapes) -> None:
@@ -181,4 +181,8 @@ def _check_whole(arrays: Mapping[str, Array], shapes: Shapes) -> None:
 
 def _check_array(name: str, array: Array, shape: tuple[int, ...], kinds: str) -> None:
     if array.shape != shape or array.dtype.kind not in kinds:
-        raise ValueError(f"{name!r} is {array.dtype} of shape {array.shape}, and not of {shape}")
+        raise _damaged(f"{name!r} is {array.dtype} of shape {array.shape}, and not of {shape}")
+
+
+def _damaged(why: str) -> ValueError:
+    return ValueError(f"the model is damaged, or of another fedres: {why}")
