@@ -256,7 +256,7 @@ def test_recorded_events_are_what_the_run_did(data):
         ([*TINY, "--explore-every", "often"], "explore_every must be"),
         ([*TINY, "--explore-every", "0"], "explore_every must be"),
         ([*TINY, "--policy", "greedy", "--explore-every", "5"], "is for epsilon-greedy"),
-        (["--report", "no/such/folder.html"], "no folder no/such"),
+        (["--report", "no/such/folder.html"], "cannot write no/such"),
         (["--log", "events.jsonl"], "go together"),
         (["--evaluate"], "go together"),
         (

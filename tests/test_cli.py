@@ -1,12 +1,16 @@
 import json
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import fedres
+from fedres.cli import app, main
 from fedres.cli.table_options import refuse_missing
+from fedres.simulation.parallel import working
 
 
 def fedres_command(*arguments):
@@ -67,6 +71,7 @@ def test_compare_as_json():
         (["--data", "nothing"], "nothing"),
         (["--seeds", "2", "--rounds", "5", "--report", "/no/such/folder/page.html"], "/no/such"),
         (["--jobs", "0"], "n_jobs must be at least 1"),
+        (["--data", __file__], "test_cli.py is a table: name its --client and --label"),
     ],
 )
 def test_mistakes_are_one_sentence_and_exit_code_2(arguments, message):
@@ -74,6 +79,69 @@ def test_mistakes_are_one_sentence_and_exit_code_2(arguments, message):
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--solver", "foo"], "unknown solver 'foo': choose one of auto, bayes, sgd"),
+        (["--shared", "foo"], "unknown shared 'foo': choose one of linear, trees, auto"),
+        (["--task", "foo"], "unknown task 'foo': choose one of numbers, classes"),
+        (["--item", "a"], "--item needs --latent, such as --latent 8"),
+        (["--latent", "3"], "--latent needs --item, the column that names the item of a row"),
+        (["--latent", "0", "--item", "a"], "--latent must be 1 or more, not 0"),
+        (["--seed", "-1"], "--seed must be 0 or more, not -1"),
+        (["--report", "/no/such/folder/page.html"], "cannot write /no/such/folder/page.html: "),
+    ],
+)
+@pytest.mark.parametrize("command", ["fit", "compare"])
+def test_options_are_checked_before_the_table_is_read(
+    command, options, message, tmp_path, capsys, monkeypatch
+):
+    table, model = tmp_path / "table.csv", tmp_path / "model"
+    table.write_text("not a table")
+    model.mkdir()
+    (model / "model.json").write_text('{"format": 1}')
+    monkeypatch.setattr("fedres.tables.storage.refuse_foreign", lambda _: None)
+    rest = ["--out", model] if command == "fit" else []
+    arguments = [table] if command == "fit" else ["--data", table]
+    arguments = [command, *arguments, "--client", "u", "--label", "y", *rest, *options]
+    monkeypatch.setattr("sys.argv", ["fedres", *map(str, arguments)])
+    with pytest.raises(SystemExit):
+        main()
+    said = capsys.readouterr().err
+    assert said.startswith(f"fedres: {message}")
+    assert "will be replaced" not in said
+
+
+def test_reports_are_checked_before_any_work(tmp_path, capsys, monkeypatch):
+    (tmp_path / "file").touch()
+    for arguments, message in [
+        (["bandit", "--report", tmp_path / "no" / "page.html"], "cannot write"),
+        (["compare", "--report", tmp_path / "no" / "page.html"], "cannot write"),
+        (["reproduce", "--out", tmp_path / "file"], "cannot write to"),
+        (["predict", tmp_path, tmp_path, "--interval", "90"], "--interval must be between 0 and 1"),
+    ]:
+        monkeypatch.setattr("fedres.cli.table_options.refuse_missing", lambda *_: None)
+        monkeypatch.setattr("sys.argv", ["fedres", *map(str, arguments)])
+        with pytest.raises(SystemExit):
+            main()
+        assert capsys.readouterr().err.startswith(f"fedres: {message}")
+
+
+def test_long_work_is_told_of_in_a_pipe(capsys, monkeypatch):
+    monkeypatch.setattr("fedres.simulation.parallel.SECONDS_A_LINE", 0.05)
+    with working("training on all rows"):
+        time.sleep(0.3)
+    with working("reading"):
+        pass
+    time.sleep(0.2)
+    assert capsys.readouterr().err == "training on all rows ...\n"
+
+
+@pytest.mark.parametrize("command", [[], ["data"], ["data", "list"], ["flower"], ["fit"]])
+def test_help_has_an_example(command):
+    assert "Example: fedres " in CliRunner().invoke(app, [*command, "--help"]).stdout
 
 
 def imported(code, heavy):

@@ -395,8 +395,8 @@ def test_arrays_that_do_not_fit(rows, message):
 @pytest.mark.parametrize(
     ("X", "options", "message"),
     [
-        (FILMS.head(0), {}, "there are 0 rows of 4 columns"),
-        (FILMS[[]], {}, "there are 3 rows of 0 columns"),
+        (FILMS.head(0), {}, "there are 0 rows to learn from"),
+        (FILMS[[]], {}, "there is no column left to learn from"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), {}, "two columns are called 'a'"),
         (pd.DataFrame({"a": [1.0, np.inf]}), {}, "column 'a' has inf in row 1"),
         (sparse.csr_array([[0, np.nan]]), {}, "column 'x1' has nan in row 0"),

@@ -480,7 +480,11 @@ def test_the_last_ratings_may_be_generated_as_new_rows(tmp_path):
         ("user_id,rating,x\na,1,2\nb,2,3\nc,4,1\n", [], "each of the 3 clients has one row"),
         ("user_id,rating,x\na,1,2\na,1,3\n", [], "the label is 1 in every row"),
         ("user_id,rating,x\na,1,2\n", ["--label", "user_id"], "client and label are both column"),
-        ("user_id,rating\na,1\nb,2\na,3\n", [], "rows of 0 columns to learn from"),
+        (
+            "user_id,rating\na,1\nb,2\na,3\n",
+            [],
+            "there is no column left to learn from besides client and label",
+        ),
         ("user_id,rating,x\na,1,2\n", ["--report", "/no/such/page.html"], "cannot write /no/such"),
     ],
 )
@@ -519,7 +523,7 @@ def test_fit_refuses_to_write_over_anything_but_a_model(folder, tmp_path):
         (["predict", "broken", "new.csv"], "is damaged"),
         (["inspect", "broken"], "is damaged"),
         (["inspect", "nothing"], "nothing holds no model"),
-        (["inspect", "model", "--client", "zoe"], "knows no client 'zoe'"),
+        (["inspect", "model", "--client", "zoe"], "knows no client 'zoe', such as "),
         (["inspect", "model", "--client", "123456"], "knows no client 123456"),
         (["compare", "--data", "new.csv", "--client", "user_id"], "without --label"),
         (["compare", "--label", "rating"], "--label is for a table: give --client too"),

@@ -203,8 +203,8 @@ def test_turning_axes_changes_no_product():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"item": None}, "latent=2 and item=None go together"),
-        ({"latent": None}, "go together"),
+        ({"item": None}, "latent=2 needs the other of both, such as item="),
+        ({"latent": None}, "item='film' needs the other of both, such as latent=8"),
         ({"latent": 0}, "a whole number from 1 up or None, not 0"),
         ({"item": "song"}, "'song'"),
         ({"item": "user"}, "both 'user'"),

@@ -19,7 +19,9 @@ from fedres.core.display import printable
 from fedres.core.files import FULL_DISK
 
 app = typer.Typer(
-    help="Federated Residual Learning: private local models + one shared global model.",
+    help="Federated Residual Learning: private local models + one shared global model.\n\n"
+    "Example: fedres data ratings --out ratings.csv, then fedres fit ratings.csv --client user_id "
+    "--label rating --time timestamp --out model",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,

@@ -105,8 +105,8 @@ def bandit(
         return
     if report is None and not json:
         report = Path("bandit.html")
-    if report is not None and not report.parent.is_dir():
-        raise ValueError(f"there is no folder {report.parent} for the report: make it first")
+    if report is not None:
+        shared.refuse_unwritable(report)
 
     from fedres.bandits.study import study
 

@@ -63,15 +63,18 @@ def compare(
     """
     from fedres.tables.compare_data import compare as run
 
+    if report is not None:
+        shared.refuse_unwritable(report)
+    if client is None and Path(data).is_file():
+        raise ValueError(f"{data} is a table: name its --client and --label")
     _refuse_options_of_the_other_kind(context, client is not None)
     if client is not None:
         if label is None:
             raise ValueError("--client is given without --label: name the column to predict")
-        if report is not None:
-            shared.refuse_unwritable(report)
         columns = shared.ColumnOptions(
             client, label, time, categorical, local, global_, ignore, item
         )
+        columns.refuse_bad(task, solver, shared_, latent, seed)
         rows = columns.read(data)
         model = columns.estimator(rows.y, task, solver, shared_, seed, latent)
         with shared.quiet():

@@ -12,12 +12,17 @@ if TYPE_CHECKING:
 
     from fedres.simulation.known_sets import KnownSet
 
-data = typer.Typer(help="List, download and generate data sets.", no_args_is_help=True)
+data = typer.Typer(
+    help="List, download and generate data sets.\n\nExample: fedres data list", no_args_is_help=True
+)
 
 
 @data.command("list")
 def list_() -> None:
-    """List the data sets that are known by name, and whether they are here."""
+    """List the data sets that are known by name, and whether they are here.
+
+    Example: fedres data list
+    """
     from rich.console import Console
 
     from fedres.report.terminal_table import terminal_table
@@ -83,6 +88,7 @@ def ratings(
     paths = [out] if new is None else [out, new]
     for path in paths:
         tables.refuse_unwritable(path, is_table=True)
+    tables.refuse_negative(seed)
     table = generate(users, items, rows, seed)
     past = rows if new is None else rows - rows // 10
     for path, part in zip(paths, (table[:past], table[past:]), strict=False):

@@ -87,11 +87,7 @@ def fit(
     for option, value in (("--address", address), ("--workers", workers)):
         if value is not None and not on_ray:
             raise ValueError(f"{option} {value} is for --backend ray: add that, or leave it out")
-    if (out / "model.json").exists():
-        print(
-            f"fedres: the model in {out} will be replaced when the new one is written",
-            file=sys.stderr,
-        )
+    columns.refuse_bad(task, solver, shared_, latent, seed)
     if memory is not None or on_ray or shared.is_large(table):
         for option, value in (("--shared trees", shared_ == "trees"), ("--latent", latent)):
             if value:
@@ -106,6 +102,7 @@ def fit(
         return
     rows = columns.read(table)
     model = columns.estimator(rows.y, task, solver, shared_, seed, latent)
+    _say_replaced(out)
     with shared.quiet():
         readings = shared.how_columns_are_read(rows, label, model, json)
         found = compare_on_table(rows, model=model, seed=seed, progress=True)
@@ -133,6 +130,14 @@ def fit(
     shared.show(found, table, report, json, readings, summary)
 
 
+def _say_replaced(out: Path) -> None:
+    if (out / "model.json").exists():
+        print(
+            f"fedres: the model in {out} will be replaced when the new one is written",
+            file=sys.stderr,
+        )
+
+
 def _fit_parts(
     table: str,
     columns: shared.ColumnOptions,
@@ -156,6 +161,8 @@ def _fit_parts(
     named = [*(parameters["categorical_features"] or []), columns.client]
     parts = TableFiles.find(table, named)
     roles = ColumnRoles(columns.client, columns.label, columns.time, columns.ignored)
+    roles.features(parts)  # raises if one is absent
+    _say_replaced(out)
     backend = None
     if cluster is not None:
         from fedres.cluster.ray_backend import RayBackend

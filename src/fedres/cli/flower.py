@@ -7,7 +7,10 @@ import typer
 
 from fedres.core.extras import require
 
-app = typer.Typer(help="Run on several machines, with Flower.", no_args_is_help=True)
+app = typer.Typer(
+    help="Run on several machines, with Flower.\n\nExample: fedres flower demo",
+    no_args_is_help=True,
+)
 RunFolder = Annotated[Path, typer.Argument(help="The run's folder.")]
 Client = Annotated[str, typer.Argument(help="The client's name.")]
 

@@ -32,6 +32,8 @@ def predict(
     Example: fedres predict model new.csv --out scored.csv
     """
     shared.refuse_missing(table, model)
+    if interval is not None and not 0 < interval < 1:
+        raise ValueError(f"--interval must be between 0 and 1, such as 0.9, not {interval}")
     if out is not None:
         shared.refuse_unwritable(out, is_table=True)
         shared.refuse_overwriting(out, table)

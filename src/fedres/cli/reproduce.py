@@ -52,6 +52,8 @@ def reproduce(
     from fedres.report.reproduction_page import write_reproduction
     from fedres.simulation.run_store import RunStore
 
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"cannot write to {out}, which is a file: name a folder by --out")
     result = run(
         None if data is None else data.split(","),
         None if figure is None else figure.split(","),

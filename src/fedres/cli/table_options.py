@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from glob import glob
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 
 import typer
 
@@ -125,6 +125,27 @@ class ColumnOptions(NamedTuple):
             "global_features": _listed(self.global_),
             **({} if solver is None else {"solver": solver}),
         }
+
+    def refuse_bad(
+        self, task: str | None, solver: str | None, shared: str, latent: int | None, seed: int
+    ) -> None:
+        """Raise if options do not go together, before the table is read."""
+        from fedres.simulation.settings import choose
+        from fedres.tables.parameters import SharedKind, Solver
+        from fedres.tables.table_comparison import Task
+
+        if task is not None:
+            choose("task", task, get_args(Task))
+        if solver is not None:
+            choose("solver", solver, get_args(Solver))
+        choose("shared", shared, get_args(SharedKind))
+        if self.item is not None and latent is None:
+            raise ValueError("--item needs --latent, such as --latent 8")
+        if self.item is None and latent is not None:
+            raise ValueError("--latent needs --item, the column that names the item of a row")
+        if latent is not None and latent < 1:
+            raise ValueError(f"--latent must be 1 or more, not {latent}")
+        refuse_negative(seed)
 
     @property
     def ignored(self) -> list[str]:
@@ -384,6 +405,12 @@ def refuse_overwriting(out: Path, table: str) -> None:
     same = {Path(name).resolve() for name in glob(str(read), recursive=True)} | {read.resolve()}
     if written in same or any(folder in written.parents for folder in same if folder.is_dir()):
         raise ValueError(f"cannot write {out}, which belongs to the table: name another file")
+
+
+def refuse_negative(seed: int) -> None:
+    """Raise unless a seed is one that NumPy takes."""
+    if seed < 0:
+        raise ValueError(f"--seed must be 0 or more, not {seed}")
 
 
 def refuse_unwritable(path: Path, is_table: bool = False) -> None:

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Timer
 from typing import TypeVar
 
 SECONDS_A_LINE = 10.0  # of progress, where output is no terminal
@@ -100,11 +101,21 @@ def _with_lines(done: Iterable[T], total: int, progress: str) -> Iterator[T]:
 
 @contextmanager
 def working(message: str, shown: bool = True) -> Iterator[None]:
-    """Show that something is going on while the block runs."""
+    """Show that something is going on while the block runs; not in a terminal, if it takes long."""
     if not shown:
         yield
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(message):
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with console.status(message):
+            yield
+        return
+    late = Timer(SECONDS_A_LINE, print, (f"{message} ...",), {"file": sys.stderr, "flush": True})
+    late.daemon = True
+    late.start()
+    try:
         yield
+    finally:
+        late.cancel()

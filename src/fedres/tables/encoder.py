@@ -128,10 +128,11 @@ class Encoder:
             more than some of the rows, and says which columns there are.
         """
         rows = Input(X)
-        if not (len(rows) and rows.names):
+        if not len(rows):
+            raise ValueError("there are 0 rows to learn from: give at least one")
+        if not rows.names:
             raise ValueError(
-                f"there are {len(rows)} rows of {len(rows.names)} columns to learn from: "
-                "give at least one of each"
+                "there is no column left to learn from besides client and label: give at least one"
             )
         items = [] if item is None else rows.matching([escape(item)], "item")
         as_category = {*rows.matching(categorical or (), "categorical"), *items}

@@ -337,7 +337,10 @@ class FedResEstimator(Parameters):
             global_=self.global_features,
             item=self.item,
         )
-        label = LabelColumn("y", begun.y, self._loss == "logistic", begun.client)
+        client = begun.client
+        if client is not False:
+            client = Clients().learn(client, len(begun.y))
+        label = LabelColumn("y", begun.y, self._loss == "logistic", client)
         for i, why in label_doubts(encoder, begun.table, label).items():
             what = "label" if i is None else f"column {encoder.columns[i].name!r}"
             warn(f"{what}: {why}", LabelWarning)
@@ -533,8 +536,8 @@ class FedResEstimator(Parameters):
             return False
         if not learn and len(self._clients) > 1:
             raise ValueError(
-                f"{what} names no client and the model knows {len(self._clients)}: name it; an "
-                "unknown id, or client=False, is predicted by the global model alone"
+                f"the model has {len(self._clients)} clients and {what} names none: pass client=, "
+                "one id per row; client=False predicts by the shared model alone"
             )
         if learn and self.client:
             raise ValueError(f"{what} has no {self.client!r}, which names the clients: add it")

@@ -226,7 +226,9 @@ def task_of(y: NDArray[Any], task: Task | None = None) -> Task:
             )
     choose("task", task, get_args(Task))
     if task == "numbers" and not are_numbers and y.dtype.kind != "b":
-        raise ValueError(f"labels such as {y[0]!r} are no numbers: let the task be classes")
+        raise ValueError(
+            f"labels such as {y[0]!r} are no numbers: let the task be classes (--task classes)"
+        )
     if task == "classes" and len(fractions):
         raise ValueError(
             f"labels such as {fractions.tolist()[0]} are no classes: write classes as texts or "

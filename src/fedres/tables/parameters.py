@@ -94,9 +94,11 @@ class Parameters(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _check_tastes(self) -> None:
         if (self.latent is None) != (self.item is None):
+            needs = "item='column'" if self.item is None else "latent=8"
+            given = "latent" if self.item is None else "item"
             raise ValueError(
-                f"latent={self.latent!r} and item={self.item!r} go together: the number of tastes "
-                "a client has, and the column that names what they are for"
+                f"{given}={getattr(self, given)!r} needs the other of both, such as {needs}: how "
+                "many tastes a client has, and the column that names what they are for"
             )
         if self.latent is None:
             return

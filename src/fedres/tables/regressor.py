@@ -218,7 +218,9 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         True
         """
         if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1, not {level}")
+            raise ValueError(
+                f"level must be between 0 and 1, not {level}: 0.9 holds nine labels in ten"
+            )
         values, deviation = self.predict(X, client, return_std=True)
         if isinstance(self._labels, CountLabels):
             return _count_bounds(values, deviation**2, level)

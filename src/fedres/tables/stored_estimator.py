@@ -142,7 +142,9 @@ def load_model(
     id_ = plain_id(client)
     row = stored.find("clients", id_)
     if row is None:
-        raise ValueError(f"the model in {stored.folder} knows no client {id_!r}")
+        known = [repr(one) for one in unpack_ids(stored.group("clients")).tolist()[:1]]
+        such = f", such as {known[0]}" if known else ""
+        raise ValueError(f"the model in {stored.folder} knows no client {id_!r}{such}")
     return with_clients(model, stored, global_, [id_], np.array([row]))
 
 
