@@ -5,10 +5,13 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 from fedres import FedResClassifier, FedResRegressor, compare
+from fedres.cli import app
 from fedres.tables.client_ids import ClientWarning
 from fedres.tables.input_rows import IndexWarning
+from fedres.tables.unseen import UnseenWarning
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame({"a": RNG.normal(size=90), "b": RNG.choice(["Yes", "No"], 90)})
@@ -114,3 +117,52 @@ def test_texts_in_an_array_ask_for_a_table(model):
     asked = "holds '(Yes|No)', .*: give a DataFrame with the columns a, b"
     with pytest.raises(ValueError, match=asked):
         model.predict(X[["b", "a"]].to_numpy(), client=USER)
+
+
+def of_kinds(rows=300):
+    """Rows with categories, lists, numbers that are missing at times and such that never are."""
+    frame = pd.DataFrame(
+        {
+            "a": RNG.normal(size=rows),
+            "b": np.where(np.arange(rows) % 9 == 0, np.nan, RNG.normal(size=rows)),
+            "cat": RNG.choice(["red", "blue"], rows),
+            "tags": RNG.choice(["x|y", "y", "z"], rows),
+        }
+    )
+    return frame, frame["a"].to_numpy() + RNG.normal(size=rows), np.arange(rows) % 7
+
+
+def test_values_that_training_never_saw_are_counted(tmp_path):
+    frame, y, client = of_kinds()
+    model = FedResRegressor(client="user").fit(frame, y, client=client)
+    model.predict(frame, client=client)  # warnings are errors here
+    model.predict(frame.assign(b=np.nan), client=client)
+    new = frame.copy()
+    new.loc[3:7, "cat"] = "purple"
+    new.loc[7:8, "tags"] = "x|new"
+    with pytest.warns(UnseenWarning) as found:
+        model.predict(new, client=client)
+    assert [str(one.message) for one in found] == [
+        "6 of 300 rows have a category that training did not have, such as cat='purple' in row 3: "
+        "it adds nothing to their predictions"
+    ]
+    assert found[0].filename == __file__
+    lacking = frame.assign(a=frame["a"].where(frame.index != 5), cat=frame["cat"].where(y < 1))
+    with pytest.warns(UnseenWarning) as found:
+        model.predict(lacking, client=client)
+    absent = int(lacking[["a", "cat"]].isna().any(axis=1).sum())
+    assert str(found[0].message).startswith(
+        f"{absent} of 300 rows lack a value where none was missing in training, such as a in row 5:"
+    )
+    assert len(found) == 1
+    model.save(tmp_path / "model")
+    new.assign(user=client).to_csv(tmp_path / "new.csv", index=False)
+    arguments = ["predict", str(tmp_path / "model"), str(tmp_path / "new.csv")]
+    for options in ([], ["--memory", "1GB"], ["--interval", "0.9"]):
+        with pytest.warns(UnseenWarning, match="^6 of 300 rows have a category") as found:
+            done = CliRunner().invoke(app, [*arguments, *options])
+        assert done.exit_code == 0
+        assert len(found) == 1
+    arrays = FedResRegressor().fit(frame[["a"]].to_numpy(), y, client=client)
+    with pytest.warns(UnseenWarning, match="1 of 3 rows lack a value .*, such as x0 in row 1"):
+        arrays.predict(np.array([[1.0], [np.nan], [2.0]]), client=client[:3])

@@ -243,6 +243,7 @@ def test_few_rows_a_client_and_many_columns():
 @pytest.mark.filterwarnings("ignore::fedres.tables.client_ids.ClientWarning")
 @pytest.mark.parametrize("level", [0.5, 0.9])
 @pytest.mark.parametrize("noise", ["normal", "skewed"])
+@pytest.mark.filterwarnings("ignore::fedres.tables.unseen.UnseenWarning")
 def test_intervals_cover(level, noise):
     frame, y, shop = shops(9000, 450, 100, noise=0.0)
     rng = np.random.default_rng(1)

@@ -183,12 +183,13 @@ def how_columns_are_read(
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Ignore warnings that the command has printed already: of the table, and of clients."""
+    """Ignore warnings that the command has printed already: of the table, and of new rows."""
     from fedres.tables.client_ids import ClientWarning
     from fedres.tables.column_notes import ColumnWarning, LabelWarning
+    from fedres.tables.unseen import UnseenWarning
 
     with warnings.catch_warnings():
-        for kind in (ColumnWarning, LabelWarning, ClientWarning):
+        for kind in (ColumnWarning, LabelWarning, ClientWarning, UnseenWarning):
             warnings.simplefilter("ignore", kind)
         yield
 

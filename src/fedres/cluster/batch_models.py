@@ -19,6 +19,7 @@ from fedres.tables.estimator import FedResEstimator
 from fedres.tables.read_table import client_ids
 from fedres.tables.storage import open_folder
 from fedres.tables.stored_estimator import with_clients, without_clients
+from fedres.tables.unseen import Unseen, UnseenWarning
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +61,8 @@ class BatchModel:
         One of them.
     names_clients
         Whether the table has the column of clients.
+    new_values
+        How many rows had other values that training never saw.
     """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
@@ -69,6 +72,7 @@ class BatchModel:
         self.rows = self.unseen_rows = self.missing_rows = 0
         self.names_clients = True
         self.unseen, self.example = Distinct(), None
+        self.new_values = Unseen()
 
     def batches(
         self,
@@ -107,10 +111,14 @@ class BatchModel:
             with warnings.catch_warnings():
                 # `warn_unknown` counts the rows of all batches.
                 warnings.simplefilter("ignore", ClientWarning)
+                warnings.simplefilter("ignore", UnseenWarning)
+                if {*getattr(model, "feature_names_in_", ())} <= {*frame}:
+                    self.new_values.add(Unseen.of(model.encoder_, frame))
                 yield Batch(file.name, frame, model, ids)
 
     def warn_unknown(self) -> None:
-        """Warn of rows in all batches so far that were predicted without a local model."""
+        """Warn of rows in all batches so far whose clients or values training never saw."""
+        self.new_values.warn()
         if self.is_personal:
             unknown, missing = self.unseen_rows, self.missing_rows
             warn_unknown(self.rows, unknown, missing, self.example, stacklevel=3)

@@ -37,6 +37,7 @@ from fedres.tables.sgd_tuning import DEFAULT, Encoded, Trial, or_default, tune_a
 from fedres.tables.shared_models import SharedModel, features_seen, seen_part
 from fedres.tables.shared_training import train_foreign, train_trees
 from fedres.tables.tastes import Items, train_tastes
+from fedres.tables.unseen import Unseen
 from fedres.tables.weight_groups import Groups
 from fedres.tables.weights import LocalModels, Weights, unpack
 
@@ -426,12 +427,15 @@ class FedResEstimator(Parameters):
     def _known_rows(self, X: Any, client: Any, *, loud: bool = True) -> tuple[Any, I64, F64 | None]:
         """Return features, the number of each row's client (-1 if unknown), and offsets.
 
-        With `loud`, unknown and missing clients raise warnings, if that makes a difference.
+        With `loud`, unknown and missing clients raise warnings, if that makes a difference, and so
+        do values that training never saw.
         """
         check_is_fitted(self)
         if loud:
             check_aligned(X=X, client=client)
         table, client, offset = self._split(X, client, reset=False, learn=False)
+        if loud:
+            Unseen.of(self.encoder_, table).warn()
         loud = loud and self.method != "central" and len(self._clients) > 1
         return table, self._clients.find(client, table.shape[0], loud=loud), offset
 

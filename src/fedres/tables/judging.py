@@ -1,5 +1,6 @@
 """All methods trained on some rows of a table, and judged on the others."""
 
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -21,6 +22,7 @@ from fedres.tables.table_comparison import (
     TableComparison,
     Task,
 )
+from fedres.tables.unseen import UnseenWarning
 
 if TYPE_CHECKING:
     from fedres.tables.encoder import EstimatorMethod
@@ -144,7 +146,9 @@ def _examples(
     if model._labels.outputs > 1 or not len(known):
         return ()
     some = known[np.linspace(0, len(known) - 1, min(len(known), ENOUGH_TO_CHOOSE)).astype(int)]
-    parts = model.contributions(held.take(some).frame, np.asarray(held.client)[some])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnseenWarning)
+        parts = model.contributions(held.take(some).frame, np.asarray(held.client)[some])
     metric = METRICS["classes" if hasattr(model, "predict_proba") else "numbers"][0]
     gain = (errors["central"][metric] - errors["fedres"][metric])[some]
     names: list[Any] = parts.columns.to_list()
@@ -160,7 +164,9 @@ def _examples(
     rows = held.take(some[list(chosen.values())])
     bounds: Any = [None] * len(chosen)
     if model._posterior is not None and hasattr(model, "predict_interval"):
-        bounds = model.predict_interval(rows.frame, rows.client).tolist()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnseenWarning)
+            bounds = model.predict_interval(rows.frame, rows.client).tolist()
     assert rows.y is not None
     return tuple(
         Example(
