@@ -119,6 +119,44 @@ def test_texts_in_an_array_ask_for_a_table(model):
         model.predict(X[["b", "a"]].to_numpy(), client=USER)
 
 
+def test_clients_in_a_column_of_a_table(model):
+    expected = model.predict(X, client=USER)
+    np.testing.assert_array_equal(model.predict(X, client=USER.to_frame()), expected)
+    for client, message in [
+        (X, "client is a table of 2 columns: give one id per row"),
+        ({"a": 1}, "client is a dict: give one id per row"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            model.predict(X, client=client)
+
+
+def test_alone_unknown_clients_are_predicted_by_a_constant():
+    alone = FedResRegressor(method="independent").fit(X, Y, client=USER)
+    with pytest.warns(ClientWarning, match="'zz': these rows are predicted by a constant") as found:
+        alone.predict(X[:2], client=["a", "zz"])
+    assert found[0].filename == __file__
+
+
+@pytest.mark.parametrize("dtype", [object, str, bytes])
+def test_arrays_of_texts_are_refused_in_one_sentence(model, dtype):
+    texts = np.array([["p", "q"]] * 3, dtype=dtype)
+    with pytest.raises(ValueError, match=r"X is an array that holds .*'p', and arrays are read as"):
+        FedResRegressor().fit(texts, Y[:3], client=USER[:3])
+
+
+def test_missing_labels_are_found():
+    y = Y.where(Y.index != 7).set_axis(range(2, 92)).rename_axis("line")
+    for model in (FedResRegressor(), FedResClassifier()):
+        labels = y if isinstance(model, FedResRegressor) else y > 0
+        labels = labels.astype(object).where(y.notna(), None)
+        with pytest.raises(ValueError, match=r"Input y contains NaN in line 9: .*, 1 in all"):
+            model.fit(X.set_axis(y.index), labels, client=USER.to_numpy())
+    with pytest.raises(ValueError, match="Input y contains infinity in row 7"):
+        FedResRegressor().fit(X, Y.where(Y.index != 7, np.inf).to_numpy(), client=USER)
+    with pytest.raises(ValueError, match=r"y must be numbers: could not convert .*: 'p'; Fed"):
+        FedResRegressor().fit(X, np.array(["p"] * 90), client=USER)
+
+
 def of_kinds(rows=300):
     """Rows with categories, lists, numbers that are missing at times and such that never are."""
     frame = pd.DataFrame(

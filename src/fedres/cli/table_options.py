@@ -381,10 +381,12 @@ def or_nobody(client: Any, model: Any, path: str) -> Any:
 
 
 def _say_nameless(path: str, model: Any) -> None:
+    from fedres.tables.client_ids import predicted_by
+
     column = f" (column {model.client})" if model.client else ""
+    how = predicted_by(model.method)
     print(
-        f"fedres: warning: {path} names no client{column}: all rows are predicted by the shared "
-        "model alone",
+        f"fedres: warning: {path} names no client{column}: all rows are predicted by {how}",
         file=sys.stderr,
     )
 

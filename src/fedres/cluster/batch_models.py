@@ -14,7 +14,7 @@ from fedres.cluster.memory import batch_rows
 from fedres.cluster.row_progress import with_rate
 from fedres.reading.formats import BATCH_ROWS
 from fedres.reading.table_files import TableFiles
-from fedres.tables.client_ids import ClientWarning, warn_unknown
+from fedres.tables.client_ids import ClientWarning, predicted_by, warn_unknown
 from fedres.tables.estimator import FedResEstimator
 from fedres.tables.read_table import client_ids
 from fedres.tables.storage import open_folder
@@ -121,7 +121,8 @@ class BatchModel:
         self.new_values.warn()
         if self.is_personal:
             unknown, missing = self.unseen_rows, self.missing_rows
-            warn_unknown(self.rows, unknown, missing, self.example, stacklevel=3)
+            how = predicted_by(self.model.method)
+            warn_unknown(self.rows, unknown, missing, self.example, how)
 
     @property
     def is_personal(self) -> bool:

@@ -7,12 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from fedres.core.types import F64
 from fedres.tables.cell_values import is_missing, refuse_labels
+from fedres.tables.estimator import finite_labels
 from fedres.tables.input_rows import check_aligned
 from fedres.tables.labels import ClassLabels
 from fedres.tables.online_estimator import OnlineEstimator
@@ -97,7 +98,7 @@ class FedResClassifier(ClassifierMixin, OnlineEstimator):  # type: ignore[misc]
     def _check_labels(self, y: Any) -> NDArray[Any]:
         labels: NDArray[Any] = column_or_1d(y, warn=True)
         refuse_labels(labels)
-        assert_all_finite(labels, input_name="y")
+        finite_labels(y, labels)
         check_classification_targets(labels)
         return labels
 

@@ -1,7 +1,6 @@
 """Clients by their ids: all whole numbers, or all strings."""
 
 import re
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
@@ -9,6 +8,7 @@ from uuid import UUID
 import numpy as np
 
 from fedres.core.types import I64
+from fedres.core.warn import warn
 
 WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")  # 007 is a name
 UUID_BYTES = 16
@@ -52,20 +52,21 @@ class Clients:
     def __contains__(self, id_: object) -> bool:
         return id_ in self._number
 
-    def find(self, client: Any, rows: int, *, loud: bool = False) -> I64:
+    def find(self, client: Any, rows: int, *, how: str | None = None) -> I64:
         """The number of each row's client, -1 where it is unknown or missing; False for no ids.
 
-        If `loud`, rows of unknown clients and rows without a client raise a warning each.
+        If `how` they are predicted is given, rows of unknown clients and rows without a client
+        raise a warning each.
         """
         if client is False:
             return np.full(rows, self.find_one(NAMELESS))
         codes, ids = _factorise(client, rows, self._are_texts)
         numbers = np.array([*map(self.find_one, ids), -1], np.int64)
         found = numbers[codes]
-        if loud:
+        if how is not None:
             new = next((id_ for id_, number in zip(ids, numbers, strict=False) if number < 0), None)
             missing = int((codes < 0).sum())
-            warn_unknown(rows, int((found < 0).sum()) - missing, missing, new, stacklevel=6)
+            warn_unknown(rows, int((found < 0).sum()) - missing, missing, new, how)
         return found
 
     def find_one(self, id_: Any) -> int:
@@ -106,7 +107,12 @@ class Clients:
         return [self._number.setdefault(id_, len(self._number)) for id_ in ids]
 
 
-def warn_unknown(rows: int, unknown: int, missing: int, example: Any, stacklevel: int = 2) -> None:
+def predicted_by(method: str) -> str:
+    """Return how rows of unknown clients are predicted."""
+    return "a constant" if method == "independent" else "the shared model alone"
+
+
+def warn_unknown(rows: int, unknown: int, missing: int, example: Any, how: str) -> None:
     """Warn of rows that are predicted without a local model.
 
     Parameters
@@ -117,21 +123,18 @@ def warn_unknown(rows: int, unknown: int, missing: int, example: Any, stacklevel
         Number of rows whose client the model does not know, and of rows without a client.
     example
         An unknown client.
-    stacklevel
-        As in `warnings.warn`.
+    how
+        How they are predicted.
     """
-    how = "these rows are predicted by the shared model alone"
+    how = f"these rows are predicted by {how}"
     if unknown:
-        warnings.warn(
+        warn(
             f"{unknown:,} of {rows:,} rows name clients that the model does not know, such as "
             f"{example!r}: {how}",
             ClientWarning,
-            stacklevel,
         )
     if missing:
-        warnings.warn(
-            f"{missing:,} of {rows:,} rows name no client: {how}", ClientWarning, stacklevel
-        )
+        warn(f"{missing:,} of {rows:,} rows name no client: {how}", ClientWarning)
 
 
 def _factorise(client: Any, rows: int, are_texts: bool) -> tuple[I64, list[Any]]:

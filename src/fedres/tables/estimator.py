@@ -9,6 +9,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -17,7 +18,7 @@ from fedres.core.types import F32, F64, I64, Matrix
 from fedres.core.warn import warn
 from fedres.tables.arrow import Arrow, TooWideError
 from fedres.tables.cell_values import as_floats, place_of, unfit
-from fedres.tables.client_ids import Clients
+from fedres.tables.client_ids import Clients, predicted_by
 from fedres.tables.column_notes import LabelColumn, LabelWarning, label_doubts
 from fedres.tables.columns import Tastes
 from fedres.tables.contributions import linear_parts
@@ -437,7 +438,8 @@ class FedResEstimator(Parameters):
         if loud:
             Unseen.of(self.encoder_, table).warn()
         loud = loud and self.method != "central" and len(self._clients) > 1
-        return table, self._clients.find(client, table.shape[0], loud=loud), offset
+        how = predicted_by(self.method) if loud else None
+        return table, self._clients.find(client, table.shape[0], how=how), offset
 
     def _sums(
         self,
@@ -473,7 +475,7 @@ class FedResEstimator(Parameters):
         """Features, clients and offsets, checked."""
         import pandas as pd
 
-        X, client = as_pandas(X), as_pandas(client)
+        X, client = as_pandas(X), _one_column(as_pandas(client))
         if not reset and isinstance(self.encoder_, DictEncoder):
             raise ValueError(
                 "this model began with learn_one, and learned of no table: go on with learn_one "
@@ -510,7 +512,9 @@ class FedResEstimator(Parameters):
         except ValueError as error:
             what, _, value = str(error).partition("could not convert string to float: ")
             if what or not value:
-                raise
+                if np.asarray(X).dtype.kind not in "US":
+                    raise
+                value = repr(np.asarray(X).flat[0].item())
             names = getattr(self, "feature_names_in_", ())
             columns = f" with the columns {', '.join(names)}" if len(names) else ""
             raise ValueError(
@@ -701,6 +705,43 @@ class FedResEstimator(Parameters):
             self._loss,
             eta,
             shrinkage,
+        )
+
+
+def _one_column(client: Any) -> Any:
+    """Return ids that came as a table of one column as that."""
+    import pandas as pd
+
+    if isinstance(client, dict):
+        raise ValueError("client is a dict: give one id per row")
+    if not isinstance(client, pd.DataFrame):
+        return client
+    if client.shape[1] != 1:
+        raise ValueError(f"client is a table of {client.shape[1]} columns: give one id per row")
+    return client.iloc[:, 0]
+
+
+def finite_labels(y: Any, labels: NDArray[Any]) -> None:
+    """Raise if a label is missing or infinite, with the first such row.
+
+    Parameters
+    ----------
+    y
+        Labels as they were given, perhaps with an index.
+    labels
+        Those as an array.
+    """
+    import pandas as pd
+
+    absent = pd.isna(labels)
+    bad = absent | np.isinf(labels) if labels.dtype.kind == "f" else absent
+    if bad.any():
+        row = int(bad.argmax())
+        what = "NaN" if absent[row] else "infinity"
+        place = place_of(y if isinstance(y, pd.Series) else labels, row)
+        raise ValueError(
+            f"Input y contains {what} in {place}: correct or leave out such rows, {bad.sum():,} in "
+            "all"
         )
 
 

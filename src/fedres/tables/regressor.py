@@ -7,12 +7,13 @@ import numpy as np
 from scipy.special import nbdtrik
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils import column_or_1d
 
 from fedres.core.types import F64
 from fedres.simulation.settings import choose
 from fedres.tables.cell_values import refuse_labels
 from fedres.tables.encoder import EstimatorMethod, Names
+from fedres.tables.estimator import finite_labels
 from fedres.tables.input_rows import check_aligned
 from fedres.tables.labels import CountLabels, NumberLabels, Running
 from fedres.tables.online_estimator import OnlineEstimator
@@ -253,8 +254,9 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         try:
             numbers = np.asarray(labels, np.float64)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"y must be numbers: {error}") from None
-        assert_all_finite(numbers, input_name="y")
+            what = str(error).replace("np.str_(", "").rstrip(")")
+            raise ValueError(f"y must be numbers: {what}; FedResClassifier takes classes") from None
+        finite_labels(y, numbers)
         if self._loss == "poisson" and (numbers < 0).any():
             raise ValueError(f"loss='poisson' takes counts from 0 up, not {numbers.min():g}")
         return numbers
