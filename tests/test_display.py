@@ -39,6 +39,11 @@ def shown(fitted, judged):
         "comparison": compared,
         "verdict": judged,
         "run": run,
+        "federation": fedres.federate("digits", clients=3),
+        "own federation": fedres.Federation.from_arrays(
+            np.eye(4), None, [1, 0, 1, 0], list("abab")
+        ),
+        "data": fedres.load_data("digits"),
         "model": fitted,
         "weights": fitted.global_model_,
         "local models": fitted.local_models_,
@@ -94,6 +99,10 @@ def test_dir_lists_public_names_that_exist():
     names = dir(fedres)
     assert {*fedres.__all__, "bandits", "learners", "theory"} == {*names} - {"__version__"}
     assert all(hasattr(fedres, name) for name in names)
+    for module in (fedres.bandits, fedres.theory):
+        assert {*dir(module)} == {*module.__all__}
+        assert not {"Any", "TYPE_CHECKING", "np"} & {*dir(module)}
+    assert "1 feature and" in repr(fedres.FedResRegressor().fit(X[["age"]], Y, USER).global_model_)
 
 
 def gls(columns, user, noise, variance, precision):
@@ -204,6 +213,12 @@ def test_a_summary_explains_shares_and_errors():
     effects = model.effects_.merge(none[["class", "column"]])
     assert len(effects)
     assert not effects[["effect", "standard_error"]].to_numpy().any()
+
+
+def test_a_summary_names_the_offset():
+    frame = X.assign(size=1.0 + X.index % 3)
+    model = FedResRegressor(offset="size").fit(frame, Y + frame["size"], client=USER)
+    assert "offset: column size, added to the sum of both models" in repr(model.summary())
 
 
 def test_a_summary_says_why_there_are_no_standard_errors():

@@ -209,7 +209,7 @@ def _print_rows(title: str, columns: list[str], rows: list[list[Any]]) -> None:
 
     shown = [[escape(name), *map(_number, values)] for name, *values in rows]
     print(printable(title))
-    Console().print(terminal_table(columns, shown, columns[:1], wraps=True))
+    Console().print(terminal_table(columns, shown, columns[:1]))
 
 
 def _number(value: Any) -> str:

@@ -22,6 +22,23 @@ import numpy as np
 PerClient = float | Sequence[float]
 
 
+__all__ = [
+    "EtaPair",
+    "Problem",
+    "bandit_bound",
+    "erm_bound",
+    "explore_every",
+    "mixture_bound",
+    "sgd_bound",
+    "sgd_full_bound",
+    "sgd_step_size",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 @dataclass(frozen=True)
 class Problem:
     """What the bounds depend on beside rounds, clients and delay; what is not given is 1.

@@ -78,7 +78,7 @@ def clients_plot(result: SimulatedComparison) -> Figure:
     title = f"Clients hurt: over {MARGIN:.0%} more loss than alone (shaded)"
     axes.set(title=title, xlabel="progressive loss over that of Independent (% more)")
     axes.set(ylabel="clients with at most that (%), all seeds")
-    axes.legend(loc="lower right")
+    figure.legend(loc="outside lower center", ncols=3)
     return figure
 
 

@@ -15,13 +15,15 @@ def terminal_table(
     *,
     title: str | None = None,
     close: bool = False,
-    wraps: bool = False,
 ) -> Table:
-    """A table whose columns of `words` begin at the left; its numbers end at the right."""
+    """A table whose columns of `words` begin at the left; its numbers end at the right.
+
+    In a narrow terminal cells wrap: a number that is cut would be read as another one.
+    """
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     table.padding = (0, 1, 0, 0) if close else (0, 1)
     for column in columns:
-        table.add_column(column, justify="left" if column in words else "right", no_wrap=not wraps)
+        table.add_column(column, justify="left" if column in words else "right", overflow="fold")
     for row in rows:
         table.add_row(*map(printable, row))
     return table

@@ -34,9 +34,10 @@ def write_verdict(
     model: Mapping[str, Any],
 ) -> None:
     """Write a verdict as a page; `model` is what is to be said of a model that was trained."""
+    several = len(verdict.by_training_rows(AGAINST[0])) > 1
     figures = [
         errors_plot(verdict),
-        rows_plot(verdict),
+        *([rows_plot(verdict)] if several else []),
         *(clients_plot(verdict, m) for m in AGAINST),
         *(example_plot(verdict, example) for example in verdict.examples),
     ]
@@ -53,8 +54,20 @@ def write_verdict(
         note=NOTE,
         column_heads=COLUMN_HEADS,
         columns=columns_in_words(columns),
-        model={name: value for name, value in model.items() if value not in (None, 0)},
+        model=_facts(model),
     )
+
+
+def _facts(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is to be said of a model, by name; sentences without the name they begin with."""
+    told = {"shared_because": "Shared model: ", "tastes_because": "Tastes: "}
+    return {
+        prefix.strip(": ").lower() if (prefix := told.get(name, "")) else name: (
+            str(value).removeprefix(prefix) if prefix else value
+        )
+        for name, value in model.items()
+        if value not in (None, 0)
+    }
 
 
 @styled
@@ -123,7 +136,14 @@ def example_plot(verdict: TableComparison, example: Example) -> Figure:
         axes.barh(at, part, left=end, color=colour, label=None if name in named else name)
         named.add(name)
         place = (max(end, end + part), at)
-        axes.annotate(f"{part:+.3g}", place, (4, -3), textcoords="offset points", fontsize=8)
+        axes.annotate(
+            f"{part:+.3g}",
+            place,
+            (4, -3),
+            textcoords="offset points",
+            fontsize=8,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
+        )
         end += part
         axes.plot([end, end], [at, at + 1], color="black", lw=0.6, alpha=0.5)
     at = len(bars)

@@ -1,7 +1,7 @@
 """Multiclass data sets, by name or by path."""
 
 import gzip
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fedres.core.display import Displayed, Grid
 from fedres.core.types import F32, F64, I64
 from fedres.simulation.data_files import data_folder, find, read
 from fedres.simulation.federation import Federation
@@ -18,8 +19,8 @@ from fedres.simulation.known_sets import SETS, KnownSet, SetFiles
 from fedres.simulation.shops import generate_shops
 
 
-@dataclass(frozen=True)
-class Dataset:
+@dataclass(frozen=True, repr=False)
+class Dataset(Displayed):
     """A multiclass data set.
 
     Attributes
@@ -43,6 +44,13 @@ class Dataset:
     y_test: I64 | None = None
     note: str = ""
     deal: Callable[[int, int], Federation] | None = None
+
+    def _display(self) -> Iterator[str | Grid]:
+        yield f"Data set {self.name}{f', {self.note}' if self.note else ''}"
+        tests = 0 if self.y_test is None else len(self.y_test)
+        cells = [len(self.y), tests, self.x.shape[1], len(np.unique(self.y))]
+        heads = ["rows", "test rows", "features", "classes"]
+        yield Grid(heads, [[f"{cell:,}" for cell in cells]], 0)
 
     @cached_property
     def rows_by_class(self) -> tuple[dict[int, I64], dict[int, I64]]:

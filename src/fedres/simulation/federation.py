@@ -1,6 +1,6 @@
 """Clients, each with its own rows, in two views."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedres.core.display import Displayed, Grid
 from fedres.core.primitives import View
 from fedres.core.types import F32, I64, Matrix
 from fedres.core.views import (
@@ -35,8 +36,8 @@ class Rows:
         return np.diff(self.row_start)
 
 
-@dataclass(frozen=True)
-class Federation:
+@dataclass(frozen=True, repr=False)
+class Federation(Displayed):
     """Clients with their samples, as `simulate` takes them.
 
     Attributes
@@ -124,6 +125,17 @@ class Federation:
             name,
         )
 
+    def _display(self) -> Iterator[str | Grid]:
+        yield f"Federation of {len(self.clients):,} clients: {self.name}"
+        parts = {"train": self.train, **({} if self.test is None else {"test": self.test})}
+        rows = [
+            [name, f"{len(part.y):,}", _span(part.counts), *map(_span, _widths(part))]
+            for name, part in parts.items()
+        ]
+        heads = ["", "rows", "per client", "global features", "local features"]
+        yield Grid(heads, rows)
+        yield f"Labels: {_span(self.label_values)}, {len(self.label_values):,} different"
+
     @cached_property
     def label_values(self) -> F32:
         """The labels that occur in training rows, sorted."""
@@ -142,6 +154,15 @@ class Federation:
             return side_by_side(rows.x_global, rows.x_local, self.local_only, rows.row_start)
 
         return joined(self.train), None if self.test is None else joined(self.test)
+
+
+def _widths(rows: Rows) -> tuple[I64, I64]:
+    return np.maximum(rows.x_global.width, 0), np.maximum(rows.x_local.width, 0)
+
+
+def _span(values: Any) -> str:
+    low, high = f"{values.min():,g}", f"{values.max():,g}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _labels(y: ArrayLike) -> F32:

@@ -93,8 +93,14 @@ class FedResRegressor(RegressorMixin, OnlineEstimator):  # type: ignore[misc]
         As given, or as chosen by progressive validation where they were None.
     validation_
         What was tried, with the mean loss (of standardised labels) on rows held out.
+    coef_, intercept_
+        Weights of a linear shared model and its constant, in units of the label and the columns.
     global_model_, local_models_
         `Weights` of the global model, and of local models by client.
+    n_samples_seen_
+        How many rows it learned from.
+    verdict_
+        What `fedres.compare` or ``fedres fit`` found, if it was made by one of them.
     clients_
         All clients known. Others are predicted by the global model alone.
     encoder_

@@ -205,6 +205,8 @@ def _facts(model: "FedResEstimator") -> dict[str, str]:
         "shared model": _side(model.shared_, encoder, "global", model.method != "independent"),
         "local models": _side("linear", encoder, "local", model.method != "central"),
     }
+    if model.offset is not None:
+        facts["offset"] = f"column {model.offset}, added to the sum of both models"
     trials = model.validation_
     losses: dict[Any, float]
     if losses := {one["shared"]: one["loss"] for one in trials if "shared" in one}:

@@ -58,7 +58,8 @@ class Weights(Displayed):
         return pd.Series(values, names) if values.ndim == 1 else pd.DataFrame(values.T, names)
 
     def _display(self) -> Iterator[str | Grid]:
-        yield f"Linear model of {len(self.names):,} features and a constant"
+        features = f"{len(self.names):,} feature{'s' * (len(self.names) != 1)}"
+        yield f"Linear model of {features} and a constant"
         weights = np.atleast_2d(self.weights)
         heads = ["weight"] if len(weights) == 1 else [f"class {k}" for k in range(len(weights))]
         by_size = np.argsort(-np.linalg.norm(weights, axis=0), kind="stable")
