@@ -8,6 +8,9 @@ from rich.table import Table
 from fedres.core.display import printable
 
 
+WIDEST_WHOLE = 12  # characters of a name that are not split
+
+
 def terminal_table(
     columns: Sequence[str],
     rows: Iterable[Sequence[str]],
@@ -22,8 +25,13 @@ def terminal_table(
     """
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     table.padding = (0, 1, 0, 0) if close else (0, 1)
-    for column in columns:
-        table.add_column(column, justify="left" if column in words else "right", overflow="fold")
+    rows = list(rows)
+    for at, column in enumerate(columns):
+        if column in words:
+            longest = max((len(row[at]) for row in rows), default=0)
+            table.add_column(column, min_width=min(longest, WIDEST_WHOLE), overflow="fold")
+        else:
+            table.add_column(column, justify="right", overflow="fold")
     for row in rows:
         table.add_row(*map(printable, row))
     return table

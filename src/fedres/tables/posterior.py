@@ -107,9 +107,7 @@ class Posterior:
     def pack(self, clients: int) -> tuple[dict[str, Any], dict[str, Array], dict[str, Array]]:
         """Plain JSON, arrays that all clients need, and those of all clients one after another."""
         described = {
-            name: value.tolist()
-            for name in DESCRIBED
-            if (value := getattr(self, name)) is not None
+            name: value.tolist() for name in DESCRIBED if (value := getattr(self, name)) is not None
         }
         blocks, slots, _ = self._members(clients)
         size, corner = blocks.size[:clients], blocks.corner[:clients]
