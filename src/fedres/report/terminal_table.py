@@ -7,7 +7,6 @@ from rich.table import Table
 
 from fedres.core.display import printable
 
-
 WIDEST_WHOLE = 12  # characters of a name that are not split
 
 
