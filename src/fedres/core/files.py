@@ -4,7 +4,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from errno import EDQUOT, EFBIG, ENOSPC
+from errno import EDQUOT, EEXIST, EFBIG, ENOSPC
 from pathlib import Path
 from typing import IO
 
@@ -31,7 +31,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     (False, b'all of it')
     """
     if path.exists() and not path.is_file():
-        raise ValueError(f"{path} is not a file: name a file to write")
+        raise FileExistsError(EEXIST, "not a file that could be replaced", str(path))
     part = path.with_name(f"{path.stem}-{secrets.token_hex(8)}.part")
     try:
         with part.open("wb") as file:
