@@ -21,6 +21,7 @@ from fedres.tables.column_notes import (
     LabelWarning,
     doubt,
     label_doubts,
+    label_outliers,
     readings,
 )
 from fedres.tables.columns import Number
@@ -278,6 +279,14 @@ def test_notes_of_a_table_in_shards_come_before_training(tmp_path, monkeypatch):
     said = " ".join(CliRunner().invoke(app, [str(one) for one in command]).stdout.split())
     assert "1 of 600 labels, 1e+09 in line 7 of b.csv, is over 20 times" in said
     assert said.startswith("Shared model: linear; trees need all rows in memory.")
+
+
+def test_a_label_far_out_beyond_the_rows_at_hand():
+    frame = pd.DataFrame({"a": NUMBERS})
+    for high, note in [(1e6, "some label is 1e+06, over 20 times the usual"), (5.0, None)]:
+        label = LabelColumn("y", NUMBERS, False, range=(-5.0, high))
+        found = label_outliers(frame, label)
+        assert found is None if note is None else found.startswith(note)
 
 
 def told(z, y, client=None, *, numbers=True):

@@ -1,6 +1,7 @@
 """Tables, figures and pages: one seed has no interval, and the user's own style stays."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import fedres
 from fedres.bandits.study import study
 from fedres.report import bandit_page, comparison_table, flower_page, page, plots, verdict_page
+from fedres.tables.column_notes import ColumnReading
 
 MEMBER = {"applied": 1, "rows": 2, "loss": 0.5, "repeated": 0, "held_back": 0, "refused": {},
           "bytes_up": 1_234_567, "bytes_down": 20, "ignored": False, "done": True}  # fmt: skip
@@ -70,6 +72,23 @@ def test_drawing_leaves_the_style_of_the_user_alone(name, compared, studied, jud
     figure = DRAWINGS[name]((compared, studied, judged))
     assert not figure.axes[0].spines["top"].get_visible()  # drawn in our style
     assert "<svg" in plots.to_svg(figure)
+
+
+def page_of(verdict, readings, model, folder):
+    verdict_page.write_verdict(verdict, folder / "page.html", "t.csv", readings, model)
+    return (folder / "page.html").read_text()
+
+
+def test_a_page_of_a_verdict(judged, tmp_path):
+    because = {"method": "fedres", "shared_because": "Shared model: trees, with 9% less loss"}
+    readings = [ColumnReading("age", "number", 1, "both", "3 missing")]
+    html = page_of(judged, readings, because, tmp_path)
+    assert "<dt>shared model</dt><dd>trees, with 9% less loss</dd>" in html
+    assert '<td class="text">number</td><td>1</td><td class="text">both</td>' in html
+    # All clients have as many rows: there is nothing to compare.
+    assert len(judged.by_training_rows("central")) == 1
+    assert "For whom it pays" not in html
+    assert "For whom it pays" in page_of(replace(judged, new=judged), readings, because, tmp_path)
 
 
 @pytest.mark.usefixtures("users_style")

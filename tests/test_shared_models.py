@@ -98,6 +98,15 @@ def test_any_regressor():
     assert len(model.effects_) == 60 * model.effects_["column"].nunique()
 
 
+def test_trees_end_where_classes_are_separated():
+    # Their loss becomes smaller by a share at each step for ever.
+    X, client = np.random.default_rng(0).normal(size=(900, 2)), np.arange(900) % 9
+    y = np.where(X[:, 0] + 0.01 * X[:, 1] ** 2 > 0, "yes", "no")
+    model = FedResClassifier(shared="trees").fit(X, y, client)
+    assert model._shared[0].count < 1000
+    assert model.validation_[0]["loss"] < 0.1
+
+
 def test_columns_of_many_categories_are_left_to_the_linear_side():
     X, y, client = steps(2000)
     film = np.random.default_rng(3).integers(0, 50, 2000)

@@ -242,7 +242,7 @@ def test_halves_have_no_tastes_and_the_verdict_has(tmp_path):
     arguments += ["--item", "film", "--out", str(tmp_path / "model")]
     told = CliRunner().invoke(app, arguments)
     assert told.exit_code == 0, told.output
-    assert "Tastes: 2 for each client, which make the loss" in " ".join(told.output.split())
+    assert "Tastes: 2 per client; with them the loss" in " ".join(told.output.split())
     shown = CliRunner().invoke(app, ["inspect", str(tmp_path / "model"), "--json"])
     assert "taste for film" in json.loads(shown.output)["local"]["columns"]
     answer = CliRunner().invoke(

@@ -388,6 +388,17 @@ def test_the_table_fits_a_terminal_with_many_clients(unit, noise, capsys, monkey
     assert any("86,000 clients" in line for line in lines)
 
 
+def test_a_narrow_terminal_cuts_no_number(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    verdict = made(1000 + np.arange(80.0), np.arange(80) % 8)
+    print_verdict(verdict, "t.csv")
+    said = capsys.readouterr().out
+    assert "\N{HORIZONTAL ELLIPSIS}" not in said
+    assert "Independent" in said
+    lines = [line.split() for line in said.splitlines()]
+    assert sum("100%" in line for line in lines) == 3
+
+
 def test_one_client_cannot_tell():
     verdict = made([1.0, 2.0], [0, 0])
     assert verdict.verdict().startswith("One client alone cannot tell")

@@ -155,6 +155,7 @@ def _fit_parts(
     from fedres.cluster.fit_parts import ColumnRoles, PreparedParts, fit_parts
     from fedres.cluster.memory import parse_size, peak_memory, shown_size
     from fedres.reading.table_files import TableFiles
+    from fedres.tables.labels import NumberLabels
 
     room = None if memory is None else parse_size(memory)
     parameters = columns.parameters(solver)
@@ -173,7 +174,10 @@ def _fit_parts(
     def show_columns(prepared: PreparedParts) -> None:
         encoder = prepared.shards[0].layout.encoder
         rows, model = prepared.sample, prepared.model
-        readings.extend(shared.how_columns_are_read(rows, columns.label, model, json, encoder))
+        labels = prepared.shards[0].layout.labels
+        ends = (labels.low, labels.high) if isinstance(labels, NumberLabels) else None
+        told = shared.how_columns_are_read(rows, columns.label, model, json, encoder, ends)
+        readings.extend(told)
 
     with shared.quiet():
         done = fit_parts(

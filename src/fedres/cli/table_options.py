@@ -158,9 +158,17 @@ def _listed(text: str | None) -> list[str] | None:
 
 
 def how_columns_are_read(
-    rows: "Table", label: str, model: Any, as_json: bool, encoder: Any = None
+    rows: "Table",
+    label: str,
+    model: Any,
+    as_json: bool,
+    encoder: Any = None,
+    labels_from_to: tuple[float, float] | None = None,
 ) -> "list[ColumnReading]":
-    """How columns are read; printed before anything is learned, should that fail."""
+    """How columns are read; printed before anything is learned, should that fail.
+
+    Where rows are some of a table, its encoder and the range of its labels are given.
+    """
     from fedres.tables.column_notes import LabelColumn, readings
     from fedres.tables.encoder import Encoder
 
@@ -172,7 +180,7 @@ def how_columns_are_read(
         item=model.item,
     )
     client = False if rows.client is None else rows.client
-    labels = LabelColumn(label, rows.y, hasattr(model, "predict_proba"), client)
+    labels = LabelColumn(label, rows.y, hasattr(model, "predict_proba"), client, labels_from_to)
     columns = readings(encoder, rows.frame, model.categorical_features, labels)
     if not as_json:
         from fedres.report.columns_table import print_columns

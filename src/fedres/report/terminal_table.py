@@ -28,7 +28,7 @@ def terminal_table(
     for at, column in enumerate(columns):
         if column in words:
             longest = max((len(row[at]) for row in rows), default=0)
-            table.add_column(column, min_width=min(longest, WIDEST_WHOLE), overflow="fold")
+            table.add_column(column, no_wrap=longest <= WIDEST_WHOLE, overflow="fold")
         else:
             table.add_column(column, justify="right", overflow="fold")
     for row in rows:

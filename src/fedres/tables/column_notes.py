@@ -32,12 +32,25 @@ class LabelWarning(UserWarning):
 
 
 class LabelColumn(NamedTuple):
-    """Name and values of the label, whether it is a class, and the client of each row."""
+    """The label of some rows.
+
+    Attributes
+    ----------
+    name, y
+        The column.
+    are_classes
+        Whether it names classes.
+    client
+        The client of each row; False if there are none.
+    range
+        The least and the largest label of all rows, if these are some of them.
+    """
 
     name: str
     y: Any
     are_classes: bool
     client: Any = False
+    range: tuple[float, float] | None = None
 
 
 class ColumnReading(NamedTuple):
@@ -139,7 +152,16 @@ def label_outliers(X: Any, label: LabelColumn) -> str | None:
     y = pd.Series(label.y, getattr(X, "index", None))
     if label.are_classes or y.dtype.kind not in "biuf":
         return None
-    return _outliers(label.name, y, "labels", "leave out the rows")
+    if why := _outliers(label.name, y, "labels", "leave out the rows"):
+        return why
+    x = as_floats(label.name, y)
+    for end in label.range or ():
+        if not x.min() <= end <= x.max() and len(far_out(np.append(x, end))):
+            return (
+                f"some label is {end:g}, over {FAR} times the usual spread away: correct it or "
+                "leave out the row"
+            )
+    return None
 
 
 def _told(column: Column, values: Values, label: LabelColumn, are_numbers: bool) -> str | None:

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
     from fedres.tables.summary import ModelSummary
 
-ROWS_FOR_VARIANCE = 20_000  # that a shared model predicts for the variance of what it says
-
 
 class FedResEstimator(Parameters):
     """The common part of `FedResRegressor` and `FedResClassifier`."""
@@ -622,9 +620,10 @@ class FedResEstimator(Parameters):
         ):
             rows = settings, data, self._groups, self._seen, rng
             if isinstance(self.shared, str):
-                arrow, found, shared, losses = train_trees(*rows, or_linear=self.shared == "auto")
+                trained = train_trees(*rows, or_linear=self.shared == "auto")
             else:
-                arrow, found, shared, losses = train_foreign(*rows, self.shared)
+                trained = train_foreign(*rows, self.shared)
+            arrow, found, shared, losses, spread = trained
         if arrow is None:
             arrow, found = self._train_linear(settings, data, rng)
         else:
@@ -633,9 +632,7 @@ class FedResEstimator(Parameters):
         self._models = models_of(settings, arrow, found)
         self._posterior = Posterior.of(arrow, found)
         if self._shared:
-            step = -(-len(data.client) // ROWS_FOR_VARIANCE)
-            scores = self._shared_scores(data.x_global[::step])
-            self._posterior.of_shared = scores.var(axis=1, dtype=np.float64)
+            self._posterior.of_shared = spread
         self._keep(None, [])
         self.validation_ = [{"shared": name, "loss": loss} for name, loss in losses.items()]
 

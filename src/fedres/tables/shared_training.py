@@ -53,6 +53,7 @@ FOLDS = 3
 MOST_ROWS = 15_000  # tell the number of steps and the variances well enough
 MOST_STEPS = 40  # of trees; the first without a gain ends them
 GAIN = 1e-3  # share of the loss that counts as a gain
+LITTLE = 1e-2  # share of the first loss: of less, no share counts, as where classes are separable
 TURNS = 3  # of a model that is fitted anew each time
 CLOSE = 1e-2  # change of variances that ends the search for them
 ROUGHLY = 1e-2  # error of weights between steps, which the next step makes good
@@ -69,12 +70,15 @@ class Trained(NamedTuple):
         The shared models: one for all outputs, or one each.
     losses
         Mean losses on rows left out: of trees, and of a linear model where both were tried.
+    spread
+        Variances of what the shared models predict, by output.
     """
 
     arrow: Arrow | None
     found: list[Solution]
     shared: list[SharedModel]
     losses: dict[str, float]
+    spread: F64
 
 
 class LinearSide:
@@ -159,13 +163,13 @@ def train_trees(
             name: float(np.sum([one.losses[name] for one in courses])) for name in courses[0].losses
         }
         if or_linear and losses["trees"] > (1 - GAIN) * losses["linear"]:
-            return Trained(None, [], [], losses)
+            return Trained(None, [], [], losses, np.zeros(0))
         alive = np.any([one.variances.of_groups > 0 for one in courses], axis=0)
         arrow = Arrow(shape, _unseen(data, seen), groups, alive)
         x = seen_part(data.x_global, seen)[arrow.order]
         new = LightGbmTrees.prepare(x, seed)
         shared: list[SharedModel] = []
-        found = []
+        found, spread = [], np.zeros(len(courses))
         for k, course in enumerate(courses):
             labels = labels_of(shape, data, arrow, k)
             side = LinearSide(arrow, labels, course.variances, np.ones(len(labels.y)))
@@ -176,7 +180,8 @@ def train_trees(
             one = solve_for(arrow, labels._replace(offset=offset), course.variances, seed)
             found.append(one._replace(errors=course.errors))
             shared.append(grower.trees)
-    return Trained(arrow, found, shared, losses)
+            spread[k] = grower.score.var()
+    return Trained(arrow, found, shared, losses, spread)
 
 
 class Grower:
@@ -220,7 +225,7 @@ def _take_course(
     x = seen_part(data.x_global, seen)[arrow.order]
     new = LightGbmTrees.prepare(x, seed)
     growers = [Grower(new(), LinearSide(arrow, labels, variances, fold != j)) for j in range(FOLDS)]
-    unseen_score, best, steps = np.zeros(len(fold)), np.zeros(len(fold)), 0
+    unseen_score, best, steps, first = np.zeros(len(fold)), np.zeros(len(fold)), 0, np.inf
     for step in range(MOST_STEPS + 1):
         for j, grower in enumerate(growers):
             if step:
@@ -228,7 +233,8 @@ def _take_course(
             unseen_score[fold == j] = grower.score[fold == j]
             predicted[fold == j] = (grower.score + grower.side.score)[fold == j]
         loss = float(row_losses(labels, predicted).mean())
-        if not step or loss < (1 - GAIN) * losses["trees"]:
+        first = loss if not step else first
+        if not step or loss < losses["trees"] - GAIN * max(losses["trees"], LITTLE * first):
             losses["trees"], steps, best = loss, step, unseen_score.copy()
         else:
             break
@@ -301,7 +307,8 @@ def train_foreign(
                 assert known is not None
                 found.append(solve_for(last, labels_of(shape, sides[k], last, k), known, seed))
                 own[k] = last.scores(found[k].w_global, found[k].w_local)
-        return Trained(last, found, [fitted(np.arange(len(fold)))], {})
+        shared = fitted(np.arange(len(fold)))
+        return Trained(last, found, [shared], {}, np.asarray(score.var(axis=1)))
 
 
 def _fit(model: Any, x: Any, y: Any, weight: F64) -> Any:

@@ -219,7 +219,7 @@ def _facts(model: "FedResEstimator") -> dict[str, str]:
         facts["validation losses"] = _losses(
             {f"taste strength {k:g}": v for k, v in losses.items()}
         )
-        facts["chosen"] = str(which_tastes(losses, model.latent_)).removeprefix("Tastes: ")
+        facts["tastes"] = str(which_tastes(losses, model.latent_)).removeprefix("Tastes: ")
     if model.eta_ is not None:
         facts["step"] = (
             f"eta {model.eta_:g}, shrinkage {model.shrinkage_:g}, passes {model.passes_}"

@@ -105,7 +105,7 @@ def which_tastes(losses: Mapping[float, float], latent: int) -> str | None:
     Examples
     --------
     >>> which_tastes({0.0: 0.5, 0.1: 0.4}, 8)
-    'Tastes: 8 for each client, which make the loss on rows left out 20.0% smaller.'
+    'Tastes: 8 per client; with them the loss on rows left out is 20.0% smaller.'
     >>> which_tastes({0.0: 0.5, 0.1: 0.6}, 0)
     'Tastes: none, since they do not make the loss on rows left out clearly smaller.'
     """
@@ -117,8 +117,8 @@ def which_tastes(losses: Mapping[float, float], latent: int) -> str | None:
         )
     gain = 1 - min(losses.values()) / losses[0.0]
     return (
-        f"Tastes: {latent} for each client, which make the loss on rows left out "
-        f"{100 * gain:.1f}% smaller."
+        f"Tastes: {latent} per client; with them the loss on rows left out is {100 * gain:.1f}% "
+        "smaller."
     )
 
 
