@@ -396,7 +396,7 @@ def test_a_narrow_terminal_cuts_no_number(capsys, monkeypatch):
     assert "\N{HORIZONTAL ELLIPSIS}" not in said
     assert "Independent" in said
     lines = [line.split() for line in said.splitlines()]
-    assert sum("100%" in line for line in lines) == 3
+    assert sum("(100%)" in line for line in lines) == 3
 
 
 def test_one_client_cannot_tell():
