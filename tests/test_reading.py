@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import feather, orc, parquet
 
@@ -25,7 +25,7 @@ from fedres.reading.table_files import TableFiles
 from fedres.tables.encoder import Encoder
 from fedres.tables.read_table import read_table
 
-CATEGORICAL = ["shop"]
+CATEGORICAL = ["shop", "serial"]
 
 
 def put(path, content):
@@ -133,7 +133,9 @@ def tables(draw):
             "user": column(st.sampled_from(["ann", "bob", "007", "cyd x"])),
             "shop": column(st.sampled_from([1, 2, 30])),
             "genre": column(st.sampled_from(["Action|Comedy", "Drama", "Köln"])),
-            "number": column(st.sampled_from([0.5, -1.25, 3.0, 1e6])),
+            "text": column(st.sampled_from(['say "no"', "two\nlines", "a,b;c", None])),
+            "serial": pd.array(column(st.sampled_from([2**60, 2**60 + 1, None])), "Int64"),
+            "number": column(st.sampled_from([0.5, -1.25, 3.0, 1e6, None])),
             "whole": column(st.integers(-(2**40), 2**40)),
             "flag": column(st.booleans()),
             "when": pd.Series(
@@ -144,9 +146,18 @@ def tables(draw):
     )
 
 
+@pytest.fixture(params=[1, 2], ids=["one CPU", "two CPUs"])
+def cpus(request):
+    usual = pa.cpu_count()
+    pa.set_cpu_count(request.param)
+    yield
+    pa.set_cpu_count(usual)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tables(), st.sampled_from([*KINDS, "two files"]))
 def test_every_kind_of_file_gives_the_same_rows_in_memory_and_in_shards(
-    tmp_path_factory, frame, kind
+    tmp_path_factory, cpus, frame, kind
 ):
     folder = tmp_path_factory.mktemp("kinds")
     expected = encoded(write(frame, folder, "csv"), frame["id"])
@@ -578,14 +589,6 @@ def test_dates_far_away_are_read(tmp_path):
 
 
 # CSV: quotes, lines, encodings, and values that come late
-
-
-@pytest.fixture(params=[1, 2], ids=["one CPU", "two CPUs"])
-def cpus(request):
-    usual = pa.cpu_count()
-    pa.set_cpu_count(request.param)
-    yield
-    pa.set_cpu_count(usual)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 import os
 from errno import ENOSPC
 from io import StringIO
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from fedres.cli.fit import fit
 from fedres.cli.inspect import inspect
 from fedres.cli.predict import predict
 from fedres.tables.client_ids import ClientWarning
+from fedres.tables.columns import describe, recall
 from fedres.tables.ratings import generate
 from fedres.tables.stored_estimator import load_model
 
@@ -566,3 +568,147 @@ def test_the_report_is_for_phones_and_dark_pages_and_has_no_none(folder, tmp_pat
     assert '<meta name="viewport"' in page
     assert page.count("<table") == page.count('<div class="scroll"><table')
     assert "None" not in page.split("<h2>Protocol</h2>")[1]
+
+
+# New tables that are not like the one that was learned from
+
+
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory):
+    """A model of clients, times and numbers."""
+    folder = tmp_path_factory.mktemp("timed")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"user": rng.integers(0, 5, 200), "x": rng.normal(size=200)})
+    frame["day"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 99, 200), "D")
+    frame["y"] = frame["x"] + frame["user"]
+    frame.to_parquet(folder / "table.parquet")
+    run("fit", folder / "table.parquet", "--client", "user", "--label", "y", "--out",
+        folder / "model")  # fmt: skip
+    return folder, frame
+
+
+BATCHES = pytest.mark.parametrize("memory", [(), ("--memory", "1GB")], ids=["memory", "batches"])
+
+
+@BATCHES
+def test_times_and_plain_numbers_are_not_taken_for_each_other(timed, tmp_path, memory):
+    folder, frame = timed
+    day = frame["day"].astype("datetime64[ms]").astype(np.int64)
+    for name, new in (("day", day), ("x", frame["day"])):
+        frame.assign(**{name: new}).to_parquet(tmp_path / "new.parquet")
+        for command in ("predict", "evaluate"):
+            with pytest.raises(
+                ValueError, match=f"new.parquet: column '{name}' holds .* and held .* when"
+            ):
+                run(command, folder / "model", tmp_path / "new.parquet", *memory)
+
+
+def test_encoders_that_do_not_know_of_times_are_read():
+    described = {"kind": "number", "name": "age", "mean": 1.0, "scale": 2.0, "missing": False}
+    column = recall(described)
+    assert describe(column) == described
+    assert len(column.features(pd.Series(pd.to_datetime(["2020-01-01"]))).values) == 1
+
+
+@BATCHES
+def test_columns_that_the_model_does_not_need_may_be_anything(timed, tmp_path, memory):
+    folder, frame = timed
+    odd = frame.assign(odd=[{"a": 1}] * 200, raw=[b"xx"] * 200)
+    odd.to_parquet(tmp_path / "new.parquet")
+    out = tmp_path / "out.parquet"
+    run("predict", folder / "model", tmp_path / "new.parquet", "--out", out, *memory)
+    assert pd.read_parquet(out)["odd"].tolist() == [{"a": 1}] * 200
+
+
+@BATCHES
+def test_tables_without_rows_are_refused(timed, tmp_path, memory):
+    folder, frame = timed
+    frame[:0].to_csv(tmp_path / "new.csv", index=False)
+    for command in (("predict", "--out", tmp_path / "out.csv"), ("evaluate",)):
+        with pytest.raises(ValueError, match=r"new.csv has column names and no rows"):
+            run(command[0], folder / "model", tmp_path / "new.csv", *command[1:], *memory)
+    assert not (tmp_path / "out.csv").exists()
+
+
+@BATCHES
+def test_predict_does_not_write_over_its_table(timed, tmp_path, memory):
+    folder, frame = timed
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    before = (tmp_path / "new.csv").read_bytes()
+    for table, out in (("new.csv", "new.csv"), ("n*.csv", "new.csv"), ("", "other.csv")):
+        with pytest.raises(ValueError, match=r"cannot write .*, which belongs to the table"):
+            run("predict", folder / "model", tmp_path / table, "--out", tmp_path / out, *memory)
+    assert (tmp_path / "new.csv").read_bytes() == before
+
+
+@BATCHES
+def test_large_ids_and_missing_numbers_are_written_as_they_were(timed, tmp_path, memory):
+    folder, frame = timed
+    ids = pd.array([2**60 + 1, None] * 100, "Int64")
+    frame.assign(code=ids).to_parquet(tmp_path / "new.parquet")
+    run("predict", folder / "model", tmp_path / "new.parquet", "--out", tmp_path / "o.csv", *memory)
+    codes = pd.read_csv(tmp_path / "o.csv", dtype=str)["code"]
+    assert codes.fillna("").tolist() == [str(2**60 + 1), ""] * 100
+
+
+@BATCHES
+@pytest.mark.parametrize(
+    ("column", "options", "words"),
+    [
+        ({"y": [["a"], ["b"]]}, (), "are lists, and a label is a number or a class|holds lists"),
+        ({"y": pd.to_datetime(["2020-01-01", "2020-01-02"])}, (), "are times, and a label is"),
+        ({"y": pd.to_timedelta([1, 2], "s")}, (), "are times, and a label is"),
+        ({"user": [["a"], ["b"]]}, (), "holds lists, and a client is one value"),
+        ({"when": ["soon", "late"]}, ("--time", "when"), "'soon' .* is not a number"),
+    ],
+)
+def test_columns_that_cannot_be_what_they_are_named_are_refused_before_work(
+    tmp_path, memory, column, options, words
+):
+    table = {"user": [1, 2], "x": [0.5, 1.5], "y": [1.0, 2.0], **column}
+    pd.DataFrame({name: [*values] * 50 for name, values in table.items()}).to_parquet(
+        tmp_path / "a.parquet"
+    )
+    with pytest.raises(ValueError, match=f"a.parquet.*({words})|{words}"):
+        run("fit", tmp_path / "a.parquet", "--client", "user", "--label", "y", *options, *memory,
+            "--out", tmp_path / "model")  # fmt: skip
+
+
+def test_labels_of_unknown_classes_are_quoted_shortly(folder, tmp_path):
+    new = pd.read_csv(folder / "new_liked.csv").assign(rating="secret" * 99)
+    new.to_csv(tmp_path / "new.csv", index=False)
+    for memory in ((), ("--memory", "1GB")):
+        with pytest.raises(ValueError, match=r"has the label 'secret.*\.\.\., and the cl") as error:
+            run("evaluate", folder / "classes", tmp_path / "new.csv", *memory)
+        assert str(error.value).count("secret") <= 10
+
+
+def test_names_of_columns_are_listed_shortly(folder, tmp_path):
+    pd.DataFrame({f"secret {i}": [i] for i in range(500)}).to_csv(tmp_path / "a.csv", index=False)
+    for command in (
+        ("fit", tmp_path / "a.csv", *COLUMNS, "--out", tmp_path / "model"),
+        ("predict", folder / "model", tmp_path / "a.csv"),
+    ):
+        with pytest.raises(ValueError, match="has no column") as error:
+            run(*command)
+        assert str(error.value).count("secret") < 30
+
+
+def test_ids_of_any_size_and_uuids_are_clients_in_python():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 1))
+    for ids in (
+        np.array([2**63 + 7, 2**63 + 9] * 20, np.uint64),
+        [UUID(int=7), UUID(int=8)] * 20,
+        [UUID(int=7).bytes, UUID(int=8).bytes] * 20,
+    ):
+        model = FedResRegressor().fit(x, rng.normal(size=40), ids)
+        assert len(model.clients_) == 2
+        assert len(model.predict(x[:2], ids[:2])) == 2
+
+
+@pytest.mark.parametrize("estimator", [fedres.FedResRegressor, fedres.FedResClassifier])
+def test_labels_that_are_times_are_refused_in_python(estimator):
+    days = np.array(["2020-01-01", "2020-01-02"] * 9, "datetime64[D]")
+    with pytest.raises(ValueError, match="are times, and a label is a number or a class"):
+        estimator().fit(np.ones((18, 1)), days, [1] * 18)
