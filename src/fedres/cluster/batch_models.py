@@ -112,8 +112,9 @@ class BatchModel:
                 # `warn_unknown` counts the rows of all batches.
                 warnings.simplefilter("ignore", ClientWarning)
                 warnings.simplefilter("ignore", UnseenWarning)
-                if {*getattr(model, "feature_names_in_", ())} <= {*frame}:
-                    self.new_values.add(Unseen.of(model.encoder_, frame))
+                needed = [*getattr(model, "feature_names_in_", ())]
+                if needed and {*needed} <= {*frame}:
+                    self.new_values.add(Unseen.of(model.encoder_, frame[needed]))
                 yield Batch(file.name, frame, model, ids)
 
     def warn_unknown(self) -> None:
