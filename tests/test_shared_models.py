@@ -158,6 +158,7 @@ def test_counts():
     assert error(trees, new) < 0.9 * error(linear, new)
 
 
+@pytest.mark.filterwarnings("ignore::fedres.tables.skops_files.SaveWarning")
 def test_trees_follow_rows_that_count_more():
     X, y, client = steps(400, 10)
     weight = np.where(np.arange(400) < 300, 1.0, 50.0)
@@ -340,6 +341,7 @@ def test_a_model_folder_that_names_a_function_is_refused(tmp_path, monkeypatch):
     assert not marker.exists()
 
 
+@pytest.mark.filterwarnings("ignore::fedres.tables.skops_files.SaveWarning")
 def test_classes_outside_the_list_are_saved_and_loaded_on_purpose(tmp_path):
     X, y, client = steps(300)
     shared = make_pipeline(FunctionTransformer(np.tanh), Ridge())
@@ -353,6 +355,15 @@ def test_classes_outside_the_list_are_saved_and_loaded_on_purpose(tmp_path):
         load_model(tmp_path / "model")
     again = load_model(tmp_path / "model", trust=trust)
     assert (again.predict(X, client) == model.predict(X, client)).all()
+
+
+@pytest.mark.parametrize(
+    "shared", [KNeighborsRegressor(), make_pipeline(FunctionTransformer(), Ridge())]
+)
+def test_what_cannot_be_saved_is_said_before_it_is_trained(shared):
+    X, y, client = steps(300)
+    with pytest.warns(skops_files.SaveWarning, match=r"can be trained, but .* not saved"):
+        FedResRegressor(shared=shared).fit(X, y, client)
 
 
 def test_no_function_or_method_is_on_the_list():

@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from fedres.core.types import F32, F64, I64, Matrix
 from fedres.core.warn import warn
+from fedres.tables import skops_files
 from fedres.tables.arrow import Arrow, TooWideError
 from fedres.tables.cell_values import as_floats, place_of, unfit
 from fedres.tables.client_ids import Clients, predicted_by
@@ -344,6 +345,8 @@ class FedResEstimator(Parameters):
         for i, why in label_doubts(encoder, begun.table, label).items():
             what = "label" if i is None else f"column {encoder.columns[i].name!r}"
             warn(f"{what}: {why}", LabelWarning)
+        if not isinstance(self.shared, str) and (why_not := skops_files.doubt(self.shared)):
+            warn(why_not, skops_files.SaveWarning)
         self.encoder_, self._clients = encoder.of_method(self.method), Clients()
         return begun
 

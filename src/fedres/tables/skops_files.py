@@ -255,8 +255,29 @@ def load(content: bytes, trust: Collection[str] = ()) -> Any:
     return model
 
 
+def doubt(model: Any) -> str | None:
+    """Return why a model could not be saved once it is fitted, or None if it may well be.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> doubt(Ridge())
+    """
+    from sklearn.base import clone
+
+    try:
+        dump(clone(model))
+    except ValueError as error:
+        return f"shared={type(model).__name__} can be trained, but {error}"
+    return None
+
+
 class UntrustedError(ValueError):
     """A model has parts that are not accepted."""
+
+
+class SaveWarning(UserWarning):
+    """A shared model can be trained, and not be saved without trust."""
 
 
 def _names(trust: Collection[str]) -> Collection[str]:
