@@ -23,7 +23,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from fedres.bandits.saving import generator_from
 from fedres.tables import skops_files
-from fedres.tables.shared_models import LightGbmTrees
+from fedres.tables.shared_models import ForeignModel, LightGbmTrees
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(300, 2)).astype(np.float32), RNG.normal(size=300)
@@ -246,6 +246,14 @@ def test_counts_and_attributes_are_what_a_file_can_hold():
     model.predict = dict
     with pytest.raises(ValueError, match=r"Ridge\.predict is a method"):
         skops_files.load(skops.io.dumps(model))
+
+
+def test_what_a_model_lacks_is_one_sentence():
+    model = RandomForestRegressor(2).fit(X, Y)
+    model.estimators_ = None
+    content = np.frombuffer(skops_files.dump([[model], 1]), np.uint8)
+    with pytest.raises(ValueError, match="the shared model cannot predict: TypeError"):
+        ForeignModel.unpack(content, 2).predict(X)
 
 
 @pytest.mark.parametrize("position", [-5, 10**6])

@@ -184,8 +184,12 @@ class ForeignModel(SharedModel):
     def predict(self, x: Matrix) -> F64:
         """Scores of rows."""
         scores = np.empty((self.outputs, x.shape[0]))
-        for part in _parts(x):
-            scores[:, part] = self._predict(x[part])
+        try:
+            for part in _parts(x):
+                scores[:, part] = self._predict(x[part])
+        except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+            # A file may have lacked what its model needs.
+            raise ValueError(f"the shared model cannot predict: {error!r}") from error
         return scores
 
     def _predict(self, x: Matrix) -> F64:
