@@ -18,6 +18,9 @@ def pytest_configure(config):
         database=None,
     )
     settings.load_profile("fedres")
+    # Random tables are doubtful by chance; tests of these warnings ask for them.
+    for kind in ("column_notes.LabelWarning", "unseen.UnseenWarning"):
+        config.addinivalue_line("filterwarnings", f"ignore::fedres.tables.{kind}")
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         compile_on_two_cores()
 

@@ -6,7 +6,6 @@ One cluster of three nodes on this machine serves all tests; one of them loses a
 import json
 import os
 import signal
-import sys
 from functools import partial
 
 import numpy as np
@@ -169,12 +168,6 @@ def test_where_no_cluster_answers_a_sentence_says_so(monkeypatch):
         ValueError, match=r"no Ray cluster answers at '127\.0\.0\.1:1': start one by ray"
     ):
         connect("127.0.0.1:1")
-
-
-def test_without_ray_a_sentence_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ValueError, match=r"the Ray backend needs Ray: pip install 'fedres\[ray\]'"):
-        connect()
 
 
 def living(kind):

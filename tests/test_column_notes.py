@@ -30,6 +30,7 @@ from fedres.tables.outliers import far_out
 from fedres.tables.read_table import Table
 from test_table_commands import run
 
+pytestmark = pytest.mark.filterwarnings("error")
 RNG = np.random.default_rng(0)
 ROWS = 300
 NUMBERS = RNG.normal(size=ROWS)

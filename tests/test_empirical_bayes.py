@@ -243,7 +243,6 @@ def test_few_rows_a_client_and_many_columns():
 @pytest.mark.filterwarnings("ignore::fedres.tables.client_ids.ClientWarning")
 @pytest.mark.parametrize("level", [0.5, 0.9])
 @pytest.mark.parametrize("noise", ["normal", "skewed"])
-@pytest.mark.filterwarnings("ignore::fedres.tables.unseen.UnseenWarning")
 def test_intervals_cover(level, noise):
     frame, y, shop = shops(9000, 450, 100, noise=0.0)
     rng = np.random.default_rng(1)
@@ -274,7 +273,6 @@ def test_effects_have_standard_errors():
     assert model.variance_components_["share"].sum() == pytest.approx(1)
 
 
-@pytest.mark.filterwarnings("ignore:label. .* of rows repeat another one")
 def test_a_weight_is_so_many_rows():
     frame, y, shop = shops(600)
     frame, times = frame[["item"]], np.arange(600) % 3

@@ -136,7 +136,7 @@ def test_types_are_inferred(values, kind):
 
 def test_dates_are_seconds():
     frame = pd.DataFrame({"d": pd.to_datetime(["1970-01-01", "1970-01-02"])})
-    assert Encoder.fit(frame).columns == (Number("d", 43200.0, 1 / 43200, False),)
+    assert Encoder.fit(frame).columns == (Number("d", 43200.0, 1 / 43200, False, "times"),)
     for values in ([date(1970, 1, 1), date(1970, 1, 2)], [datetime(1970, 1, 1, tzinfo=UTC)] * 2):
         assert_array_equal(Encoder.fit(frame).transform(pd.DataFrame({"d": values}))[0][0], [-1])
 

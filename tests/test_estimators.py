@@ -37,7 +37,6 @@ EQUAL_WEIGHTS = dict.fromkeys(
     expected_failed_checks=lambda _: EQUAL_WEIGHTS,
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@pytest.mark.filterwarnings("ignore::fedres.tables.column_notes.LabelWarning")
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 

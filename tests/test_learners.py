@@ -321,12 +321,6 @@ def test_wrong_plays(learners, options, message):
         play(random_federation(0), learners, **options)
 
 
-def test_a_missing_library_is_one_sentence(monkeypatch):
-    monkeypatch.setitem(sys.modules, "vowpalwabbit", None)
-    with pytest.raises(ImportError, match=r"pip install 'fedres\[vw\]'"):
-        VowpalLearner()
-
-
 def test_importing_learners_imports_no_other_library():
     heavy = ("river", "sklearn", "vowpalwabbit", "numba", "pandas")
     found = f"import sys, fedres.learners; print([m for m in {heavy} if m in sys.modules])"

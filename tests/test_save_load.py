@@ -123,7 +123,6 @@ PIECES = st.lists(
 
 
 @given(PIECES, st.booleans(), st.integers(0, 5))
-@pytest.mark.filterwarnings("ignore::fedres.tables.unseen.UnseenWarning")
 def test_stopping_and_going_on_is_never_having_stopped(tmp_path_factory, pieces, classes, seed):
     folder = tmp_path_factory.mktemp("stops") / "model"
     X, y, user = ratings(20 + sum(size for size, _ in pieces), users=8, seed=seed)
