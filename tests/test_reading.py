@@ -427,6 +427,20 @@ def test_what_cannot_be_read_is_said_with_little_of_its_content(tmp_path, name, 
     assert "\n" not in str(error.value)
 
 
+def test_texts_with_lines_of_their_own_may_be_in_any_block(tmp_path, monkeypatch):
+    for name in ("BLOCK", "LARGEST_BLOCK"):
+        monkeypatch.setattr(csv_files, name, 2**10)
+    frame = pd.DataFrame(
+        {"note": [f'{k}\nof\n\n{k % 7}, "all"' for k in range(900)], "k": range(900)}
+    )
+    frame.to_csv(tmp_path / "notes.csv", index=False)
+    pd.testing.assert_frame_equal(
+        TableFiles.find(str(tmp_path / "notes.csv")).read().reset_index(drop=True),
+        frame,
+        check_dtype=False,
+    )
+
+
 def test_other_files_of_a_folder_are_left_out_with_a_word(tmp_path):
     put(tmp_path / "a.csv", "a\n1\n")
     put(tmp_path / "README.md", "words")
