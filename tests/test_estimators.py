@@ -255,7 +255,7 @@ def test_the_client_may_be_a_column():
         FedResRegressor(client="user").fit(X, y)
 
 
-NOBODY = "X names no client: give client, the id of each row's, or let the parameter client of"
+NOBODY = "X names no client: pass client=, one id per row, or let the parameter client of"
 
 
 def test_personalisation_is_not_dropped_in_silence():

@@ -461,8 +461,8 @@ def test_the_last_ratings_may_be_generated_as_new_rows(tmp_path):
         ("user_id,rating\n", [], "column names and no rows"),
         ("user,rating,x\na,1,2\n", [], "has no column 'user_id' for the client"),
         ("user_id,stars,x\na,1,2\n", [], "has no column 'rating' for the label"),
-        ("user_id,rating,x\na,1,2\nb,,2\n", [], "line 3 has nan for its label"),
-        ("user_id,rating,x\na,1,2\n,3,2\n", [], "line 3 has nan for its client"),
+        ("user_id,rating,x\na,1,2\nb,,2\n", [], "line 3 has no value for its label"),
+        ("user_id,rating,x\na,1,2\n,3,2\n", [], "line 3 has no value for its client"),
         (
             "user_id,rating,x\na,yes,2\nb,yes,3\na,yes,4\na,yes,1\n",
             [],

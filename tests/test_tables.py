@@ -227,11 +227,11 @@ def test_labels_are_as_given(tmp_path, labels):
         (
             "a.csv",
             "user,stars,day\n1,2,3\n1,,3\n",
-            "line 3 has nan for its label, in column 'stars'",
+            "line 3 has no value for its label, in column 'stars'",
         ),
         ("a.csv", "user,stars,day\n1,2,3\n1,inf,3\n", "line 3 has inf for its label"),
-        ("a.csv", "user,stars,day\n1,2,3\n,2,3\n,2,3\n", "line 3 has nan for its client.*2 in all"),
-        ("a.csv", "user,stars,day\na,2,3\nb,2,\n", "line 3 has nan for its time"),
+        ("a.csv", "user,stars,day\n1,2,3\n,2,3\n,2,3\n", "line 3 has no value for its client.*2 in all"),
+        ("a.csv", "user,stars,day\na,2,3\nb,2,\n", "line 3 has no value for its time"),
         (
             "a.csv",
             "user,stars,day\na,2,3\nb,2,soon\n",
@@ -241,8 +241,8 @@ def test_labels_are_as_given(tmp_path, labels):
         ("a.parquet", "user,stars", "first bytes are not such a file's"),
         ("a.csv.gz", None, "it is not compressed so"),
         ("a.svm", "1 qid:1 1:1\n2 qid:1 1:1\n", "svmlight text, which has no times"),
-        ("a.tsv", "user\tstars\tday\n1\t2\t3\n1\t\t3\n", "line 3 has nan for its label"),
-        ("a.jsonl", '{"user": 1, "stars": null, "day": 3}\n', "line 1 has nan for its label"),
+        ("a.tsv", "user\tstars\tday\n1\t2\t3\n1\t\t3\n", "line 3 has no value for its label"),
+        ("a.jsonl", '{"user": 1, "stars": null, "day": 3}\n', "line 1 has no value for its label"),
         ("a.jsonl", '{"user": 1}\n{"user": ["b"]}\n', "lists or objects in some lines"),
     ],
 )

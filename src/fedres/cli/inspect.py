@@ -176,6 +176,8 @@ def _kind(shared: dict[str, Any]) -> str:
 
 
 def _trained(found: dict[str, Any]) -> str:
+    if found["variance"] is None and found["eta"] is None:
+        return "by empirical Bayes, in shards, which keep no variances"
     if found["variance"] is None:
         return f"eta {found['eta']}, shrinkage {found['shrinkage']}, passes {found['passes']}"
     # Of several classes, the largest part of any.

@@ -539,22 +539,29 @@ class FedResEstimator(Parameters):
 
     def _unnamed(self, what: str, *, learn: bool) -> Any:
         """The client of rows that name none, False if they need none."""
+        one_row = what == "the row"
+        named = "entry" if one_row else "column"
         if not learn and len(self._clients) == 1:
             return self._clients.ids[0]
         if self.method == "central" and not (learn and self.client):
             return False
         if not learn and len(self._clients) > 1:
+            remedy = (
+                "set_params(client=...) names the entry that has it"
+                if one_row
+                else "pass client=, one id per row; client=False predicts by the shared model alone"
+            )
             raise ValueError(
-                f"the model has {len(self._clients)} clients and {what} names none: pass client=, "
-                "one id per row; client=False predicts by the shared model alone"
+                f"the model has {len(self._clients)} clients and {what} names none: {remedy}"
             )
         if learn and self.client:
             raise ValueError(f"{what} has no {self.client!r}, which names the clients: add it")
         if learn and self.client is None:
+            passed = "" if one_row else "pass client=, one id per row, or "
             raise ValueError(
-                f"{what} names no client: give client, the id of each row's, or let the parameter "
-                f"client of {type(self).__name__} name the column that has it, or be False if all "
-                "rows are one client's"
+                f"{what} names no client: {passed}let the parameter client of "
+                f"{type(self).__name__} name the {named} that has it, or be False if all rows are "
+                "one client's"
             )
         return False
 

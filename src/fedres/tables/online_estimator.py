@@ -33,7 +33,7 @@ class OnlineEstimator(FedResEstimator):
         Parameters
         ----------
         x
-            Features by name, with the client under the name `client`.
+            Features by name, with the client under the name that the parameter `client` holds.
         y
             The label.
         """

@@ -195,7 +195,7 @@ def refuse_missing(path: str, role: str, column: "pd.Series[Any]") -> None:
         missing = missing | np.isinf(column.to_numpy(np.float64, na_value=np.nan))
     if missing.any():
         row = int(missing.argmax())
-        value = "nan" if column.isna().iloc[row] else shortened(str(column.iloc[row]))
+        value = "no value" if column.isna().iloc[row] else shortened(str(column.iloc[row]))
         raise ValueError(
             f"{path}: {place_of(column, row)} has {value} for its {role}, in column "
             f"{column.name!r}: fill or remove such rows, {missing.sum()} in all"
